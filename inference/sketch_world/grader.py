@@ -2,10 +2,9 @@
 
 A request leaves much open ("grow a flower": of which colour?). Its goals are the final scenes of
 its story with every choice of slot values that agrees with what it names. Where the story leaves
-places open, only the things count. A request that matches no story requires the things it names.
+places open, only the things count. A request that is spelled out requires what it says.
 """
 
-from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,11 +15,13 @@ from schemas.trajectories import ModelCallRow
 from warehouse import EncodedImage
 
 from ..roles import OutcomeGrade, Plan, PlanGrade, PlanRequest, RequestOutcome
-from .outlines import Outline, fit_step_count, mentioned_things, outline_story, remaining_outline
+from .instructed_edits import are_followed
+from .instructions import Instructions
+from .outlines import Outline, fit_step_count, outline_request, outline_story, remaining_outline
 from .perception import perceive_cached
 from .prompt_parser import parse
 from .request_parser import RequestText
-from .scene import Add, Scene, Thing
+from .scene import Scene
 from .scene_edits import Choose, at_random, carry_out, first_option
 from .story_catalog import choose_story
 
@@ -54,41 +55,24 @@ def _is_right(request: PlanRequest, final: EncodedImage | None) -> bool:
 
 
 @dataclass(frozen=True)
-class RequiredContents:
-    """Things that a scene must contain, among others. `background` None: any."""
-
-    background: str | None
-    things: tuple[Add, ...]
-
-    def are_in(self, scene: Scene) -> bool:
-        """Whether the scene has every thing, in its colour where one is named."""
-        things = scene.cells.values()
-        coloured = Counter(Thing(add.kind, add.colour) for add in self.things if add.colour)
-        return (
-            self.background in (None, scene.background)
-            and coloured <= Counter(things)
-            and Counter(add.kind for add in self.things) <= Counter(thing.kind for thing in things)
-        )
-
-
-@dataclass(frozen=True)
 class Goals:
-    """What satisfies a request."""
+    """What satisfies a request: the end of a story, or that instructions are followed."""
 
-    final_scenes: frozenset[Hashable]  # keys (`Scene.key`) of accepted ones, without `contents`
+    final_scenes: frozenset[Hashable]  # keys (`Scene.key`) of accepted ends of a story
     any_place: bool  # cells do not matter
     step_counts: frozenset[int]  # accepted numbers of images; empty: any
     first_step: int  # number of the plan's first step
     captions: bool  # every image needs a caption; else none may have one
     needs_images: bool = True  # False if the request asks for words only
-    contents: RequiredContents | None = None  # accept any scene with these things
+    instructions: Instructions | None = None  # None: it is a story
+    before: Scene | None = None  # that the instructions change
 
     def accept(self, scene: Scene | None) -> bool:
         """Whether a final scene satisfies the request; None: nothing was drawn."""
         if scene is None or not self.needs_images:
             return scene is None and not self.needs_images
-        if self.contents:
-            return self.contents.are_in(scene)
+        if self.instructions:
+            return are_followed(self.instructions, self.before, scene)
         return scene.key(self.any_place) in self.final_scenes
 
 
@@ -101,11 +85,18 @@ def goals_of(request: PlanRequest) -> Goals:
         return Goals(frozenset(), False, frozenset({0}), 1, captions=False, needs_images=False)
     before = inputs[-1] if inputs else None
     first_step = 1 + ((text.completed_steps or len(inputs)) if inputs else 0)
+    planned = outline_request(text, before)
+    counts = {text.step_count, len(planned.steps)} if text.step_count else set()
+    if planned.instructions:
+        return Goals(
+            *(frozenset(), False, frozenset(counts), first_step, text.wants_captions),
+            instructions=planned.instructions,
+            before=before,
+        )
     outlines = _story_outlines(text, before)
-    counts = set()
     if text.step_count:  # the requested number, and the closest to it that the story allows
-        closest = (len(fit_step_count(outline.steps, text.step_count)) for outline in outlines)
-        counts = {text.step_count, *closest}
+        fitted = (fit_step_count(each.steps, text.step_count, before) for each in outlines)
+        counts |= set(map(len, fitted))
     any_place = all(outline.any_place for outline in outlines)
     ends = (outline.final_scene(before) for outline in outlines)
     return Goals(
@@ -114,7 +105,6 @@ def goals_of(request: PlanRequest) -> Goals:
         frozenset(counts),
         first_step,
         text.wants_captions,
-        contents=None if outlines else _required_contents(text, before),
     )
 
 
@@ -129,17 +119,6 @@ def _story_outlines(text: RequestText, before: Scene | None) -> list[Outline]:
         if achievable := list(filter(None, remaining)):
             return achievable
     return []
-
-
-def _required_contents(text: RequestText, before: Scene | None) -> RequiredContents:
-    """The things that are named, with those of the input image."""
-    things = mentioned_things(text)
-    backgrounds = text.names_of("background")
-    if before is not None:
-        existing = [Add(thing.kind, thing.colour) for thing in before.cells.values()]
-        things = [*existing, *things[: len(before.free_cells())]]
-        backgrounds = [before.background]
-    return RequiredContents(backgrounds[0] if backgrounds else None, tuple(things))
 
 
 def plan_faults(request: PlanRequest, plan: Plan) -> list[str]:

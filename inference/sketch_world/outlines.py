@@ -1,16 +1,25 @@
 """Outlines: the steps of a plan as exact edits and texts, before their prompts are written."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
-from ..roles import UnusableAnswerError
-from .object_catalog import KINDS
+from .instructed_edits import plan_edits
+from .instructions import Instructions, read_instructions
 from .prompt_parser import parse
-from .prompt_writer import creation, join_with_and, phrase_noun, with_article
-from .request_parser import Mention, RequestText
+from .prompt_writer import (
+    creation,
+    join_with_and,
+    make_plain,
+    name_thing,
+    phrase,
+    phrase_noun,
+    with_article,
+)
+from .request_parser import RequestText, is_number
 from .scene import (
     Add,
+    Command,
     Create,
     Edit,
     GridPlace,
@@ -27,20 +36,8 @@ from .scene_edits import scene_after
 from .seeded_random import KeyedRandom
 from .story_catalog import CatalogStory, Values, choose_story, fill_text
 
-_SKY = ("sun", "cloud", "star", "crescent moon", "half moon", "full moon", "new moon", "planet")
-_FLYING = (*_SKY, "bird", "butterfly", "balloon", "rocket", "raindrop", "music note")
-# Kinds that complete a scene of few named things, by its background.
-_DEFAULT_EXTRAS = ("sun", "cloud", "bird")
-_EXTRAS = {
-    "night sky": ("star", "crescent moon", "planet"),
-    "rain": ("cloud", "raindrop", "umbrella"),
-    "room": ("gift", "book", "ball"),
-    "sea": ("sun", "boat", "fish"),
-    "stage": ("person", "music note", "star"),
-    "table": ("candle", "cup", "plate"),
-}
-_MIN_THINGS, _MAX_THINGS = 3, 6
-_MAX_OF_A_KIND = 3
+MAX_CHARACTERS = 4000
+"""Of a request."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +58,9 @@ class Outline:
     steps: tuple[OutlineStep, ...]
     any_place: bool
     values: Values  # of the story's slots
+    not_drawn: tuple[str, ...] = ()  # what the request asks for besides, as written
+    remarks: tuple[str, ...] = ()  # what cannot be done as requested, in sentences
+    instructions: Instructions | None = None  # which it carries out; None: it is a story
 
     def final_scene(self, before: Scene | None) -> Scene | None:
         """The scene after all steps; None: one of them is impossible."""
@@ -74,61 +74,103 @@ def outline_story(story: CatalogStory, values: Values) -> Outline:
 
 
 def outline_request(text: RequestText, before: Scene | None) -> Outline:
-    """The story that is requested, or what remains of it; else the things that are named.
+    """The story that is requested, or what remains of it; else what the request spells out.
 
-    Raises:
-        UnusableAnswerError: it names nothing to draw, or to add to the scene before.
+    What is spelled out and wholly understood goes first where it edits a picture, or where the
+    story lacks some of it. Without steps if there is nothing to draw.
     """
+    if len(text.raw) > MAX_CHARACTERS:
+        remark = f"The sketch world reads at most {MAX_CHARACTERS} characters."
+        return Outline("", (), False, {}, remarks=(remark,))
+    instructions = read_instructions(text)
+    story = _outline_story(text, instructions, before)
+    if story and not story.not_drawn and before is None:
+        return _fitted(story, text, before)
+    literal = _outline_instructions(text, instructions, before)
+    is_whole = bool(literal.steps) and not (literal.not_drawn or literal.remarks)
+    return _fitted(story if story and not is_whole else literal, text, before)
+
+
+def _outline_story(
+    text: RequestText, instructions: Instructions, before: Scene | None
+) -> Outline | None:
+    """The story that is requested, or what remains of it; None: it is none."""
+    story = choose_story(text)
+    if story is None:
+        return None
     keyed_random = KeyedRandom(text.raw)
-    if story := choose_story(text):
-        requested = story.choose_values(text, keyed_random)
-        default = story.choose_values(RequestText(""), keyed_random)
-        # other values if the requested ones leave nothing to do
-        others = [default] if before is None else story.all_values()
-        for values in chain([requested], others):
-            if outline := remaining_outline(outline_story(story, values), before):
-                return outline
-    if before is None:
-        return _outline_mentions(text, keyed_random)
-    return _outline_additions(text, before, keyed_random)
+    requested = story.choose_values(text, keyed_random)
+    default = story.choose_values(RequestText(""), keyed_random)
+    # other values if the requested ones leave nothing to do
+    others = [default] if before is None else story.all_values()
+    for values in chain([requested], others):
+        if outline := remaining_outline(outline_story(story, values), before):
+            return replace(outline, not_drawn=tuple(_gaps(story, outline, instructions, before)))
+    return None
 
 
-def _outline_mentions(text: RequestText, keyed_random: KeyedRandom) -> Outline:
-    things = mentioned_things(text)
-    backgrounds = text.names_of("background")
-    if not things and not backgrounds:
-        raise UnusableAnswerError(
-            f"nothing to draw in {text.raw[:80]!r}: name a story (grow a flower, phases of the "
-            "moon ...) or things to draw (a red house and a cat)"
-        )
-    background = keyed_random.pick(backgrounds[:1] or ("meadow", "paper"), "background")
-    kinds = {thing.kind for thing in things}
-    extras = [Add(kind) for kind in _EXTRAS.get(background, _DEFAULT_EXTRAS) if kind not in kinds]
-    things = [*things, *extras][: max(_MIN_THINGS, len(things))]
-    first, *others = _assign_cells(things, Scene(background), keyed_random)
-    opening = replace(_step_adding(first), edits=(Create(background, (first,)),))
-    title = f"{_list_things(things)} (background: {background})"
-    return Outline(title, (opening, *map(_step_adding, others)), any_place=True, values={})
+def _gaps(
+    story: CatalogStory, outline: Outline, instructions: Instructions, before: Scene | None
+) -> Iterator[str]:
+    """What a request says of things, as written, that no picture of the story shows."""
+    scenes = list(_scenes(outline.steps, before))
+    for thing in instructions.things:
+        found = (scene.find(thing.target) for scene in scenes)
+        there = ([t for t in each if not thing.area or t.cell in thing.area] for each in found)
+        most = max(map(len, there), default=0)
+        is_told = not story.words.isdisjoint(thing.words.split()) and not thing.area
+        if thing.negated and most:
+            yield f"no {thing.words}"
+        elif not thing.negated and thing.kind and most < (thing.count or 1) and not is_told:
+            yield thing.words
+    yield from (phrase for phrase in instructions.unknown if is_number(phrase))
 
 
-def _outline_additions(text: RequestText, scene: Scene, keyed_random: KeyedRandom) -> Outline:
-    things = mentioned_things(text)[: len(scene.free_cells())]
-    if not things:
-        raise UnusableAnswerError(
-            f"cannot continue from the input image in {text.raw[:80]!r}: name a story that it "
-            "belongs to, or things to add"
-        )
-    steps = tuple(map(_step_adding, _assign_cells(things, scene, keyed_random)))
-    return Outline(f"adding {_list_things(things)}", steps, any_place=True, values={})
+def _scenes(steps: Sequence[OutlineStep], scene: Scene | None) -> Iterator[Scene]:
+    for step in steps:
+        scene = scene_after(step.edits, scene)
+        if scene:
+            yield scene
 
 
-def fit_step_count(steps: Sequence[OutlineStep], count: int) -> tuple[OutlineStep, ...]:
+def _outline_instructions(
+    text: RequestText, instructions: Instructions, before: Scene | None
+) -> Outline:
+    """What a request spells out, without steps if none of it can be done."""
+    done = plan_edits(instructions, before, KeyedRandom(text.raw))
+    steps = tuple(map(_step_of, done.steps))
+    if not is_achievable(steps, before):
+        steps = ()
+    title = "the changes to the given picture" if before else _contents(done.scene)
+    remarks = tuple(done.remarks)
+    return Outline(title, steps, False, {}, instructions.not_understood, remarks, instructions)
+
+
+def _contents(scene: Scene) -> str:
+    things = [with_article(name_thing(thing)) for thing in scene.cells.values()]
+    return f"{join_with_and(things or ['an empty place'])} (background: {scene.background})"
+
+
+def _fitted(outline: Outline, text: RequestText, before: Scene | None) -> Outline:
+    """The outline with the requested number of steps, or as close to it as its edits allow."""
+    if not text.step_count or not outline.steps:
+        return outline
+    steps = fit_step_count(outline.steps, text.step_count, before)
+    if len(steps) == text.step_count:
+        return replace(outline, steps=steps)
+    remark = f"It takes {len(steps)} pictures, not {text.step_count}."
+    return replace(outline, steps=steps, remarks=(*outline.remarks, remark))
+
+
+def fit_step_count(
+    steps: Sequence[OutlineStep], count: int, before: Scene | None
+) -> tuple[OutlineStep, ...]:
     """Split or merge steps until there are `count`, or as close to it as the edits allow."""
     fitted = list(steps)
-    while len(fitted) < count and (opening := _split_opening(fitted[0])):
-        fitted[:1] = opening
+    while len(fitted) < count and (at := _splittable(fitted)) is not None:
+        fitted[at : at + 1] = _split(fitted[at])
     while len(fitted) > max(1, count):
-        merged = _merge_neighbours(fitted)
+        merged = _merge_neighbours(fitted, before)
         at = min(range(len(merged)), key=lambda n: (n == 0, len(merged[n].edits)))
         fitted[at : at + 2] = [merged[at]]
     return tuple(fitted)
@@ -179,17 +221,40 @@ def _avoid_occupied_cells(steps: Sequence[OutlineStep], scene: Scene) -> tuple[O
     return tuple(adapted)
 
 
-def _split_opening(first: OutlineStep) -> list[OutlineStep] | None:
-    """An opening with several things as one with one thing less, and a step for the last."""
-    match first.edits:
-        case (Create(background, (_, *_, last) as things),):
-            opening = replace(first, edits=(Create(background, things[:-1]),))
-            return [opening, _step_adding(last)]
-    return None
+def _splittable(steps: Sequence[OutlineStep]) -> int | None:
+    """The opening while it has several things, else a step with several edits, if there is one.
+
+    The two edits of an exchange stay together.
+    """
+    sizes = [
+        sum(len(edit.things) if isinstance(edit, Create) else 1 for edit in step.edits)
+        for step in steps
+    ]
+    several = [
+        n
+        for n, step in enumerate(steps)
+        if sizes[n] > 1 and not all(isinstance(edit, Replace) for edit in step.edits)
+    ]
+    if several:
+        return several[0]
+    return (
+        0
+        if sizes[0] and isinstance(steps[0].edits[0], Create) and steps[0].edits[0].things
+        else None
+    )
 
 
-def _merge_neighbours(steps: Sequence[OutlineStep]) -> list[OutlineStep]:
-    merged, scene = [], None
+def _split(step: OutlineStep) -> list[OutlineStep]:
+    """A step as one without its last edit, or last thing, and one with it."""
+    match step.edits:
+        case (Create(background, things),):
+            opening = replace(step, edits=(Create(background, things[:-1]),))
+            return [opening if things[:-1] else _step_of(opening.edits), _step_of(things[-1:])]
+    return [_step_of(step.edits[:-1]), _step_of(step.edits[-1:])]
+
+
+def _merge_neighbours(steps: Sequence[OutlineStep], before: Scene | None) -> list[OutlineStep]:
+    merged, scene = [], before
     for first, second in pairwise(steps):
         merged.append(_merge(first, second, scene))
         scene = scene_after(first.edits, scene)
@@ -230,38 +295,31 @@ def _edit_into(new: Thing, cell: int, old: Target | None, removed: list[Target])
     return [Recolour(old, new.colour)] if old.colour != new.colour else []
 
 
-def mentioned_things(text: RequestText) -> list[Add]:
-    """Things named in the request, with the number and colour right before them."""
-    things: list[Add] = []
-    modifiers: list[Mention] = []
-    for mention in text.mentions:
-        if mention.sort == "thing":
-            number = next((int(m.name) for m in modifiers if m.sort == "number"), 1)
-            colours = [m.name for m in modifiers if m.sort == "colour"]
-            legal = [c for c in colours if c in KINDS[mention.name].colours]
-            thing = Add(mention.name, legal[-1] if legal else None)
-            things += [thing] * min(number, _MAX_OF_A_KIND)
-        modifiers = [*modifiers, mention] if mention.sort in ("number", "colour") else []
-    return things[:_MAX_THINGS]
+def _step_of(edits: tuple[Edit, ...]) -> OutlineStep:
+    """A step whose texts say what its edits do."""
+    instruction = phrase(Command(tuple(make_plain(edit) for edit in edits)))
+    told = [f"{text[0].upper()}{text[1:]}." for text in map(_told, edits)]
+    name = instruction.partition(".")[0]
+    return OutlineStep(name, instruction, " ".join(told), edits)
 
 
-def _assign_cells(things: Sequence[Add], scene: Scene, keyed_random: KeyedRandom) -> list[Add]:
-    """Each thing with a free cell: flying things from the top row down, others from the bottom."""
-    free = scene.free_cells()
-    adds = []
-    for number, thing in enumerate(things):
-        row = (min if thing.kind in _FLYING else max)(cell // 3 for cell in free)
-        cell = keyed_random.pick([cell for cell in free if cell // 3 == row], f"cell {number}")
-        free.remove(cell)
-        colour = thing.colour or KINDS[thing.kind].default_colour
-        adds.append(Add(thing.kind, colour, GridPlace(cell)))
-    return adds
-
-
-def _step_adding(add: Add) -> OutlineStep:
-    noun = with_article(phrase_noun(add.kind, add.colour))
-    return OutlineStep(noun.capitalize(), f"Draw {noun}.", f"Here is {noun}.", (add,))
-
-
-def _list_things(things: Sequence[Add]) -> str:
-    return join_with_and([with_article(phrase_noun(t.kind, t.colour)) for t in things])
+def _told(edit: Edit) -> str:
+    """What a picture shows after an edit."""
+    match edit:
+        case Create(background, things):
+            nouns = [with_article(phrase_noun(add.kind, add.colour)) for add in things]
+            return f"here is {join_with_and(nouns) if nouns else with_article(background)}"
+        case Add(kind, colour):
+            return f"here is {with_article(phrase_noun(kind, colour))}"
+        case Remove(target):
+            return f"the {phrase_noun(target.kind, target.colour)} is gone"
+        case Recolour(target, colour):
+            return f"the {target.kind} is {colour} now"
+        case Move(target):
+            return f"the {phrase_noun(target.kind, target.colour)} has moved"
+        case Replace(target, kind, colour):
+            return (
+                f"instead of the {target.kind} there is {with_article(phrase_noun(kind, colour))}"
+            )
+        case SetBackground(background):
+            return f"now it is {with_article(background)}"

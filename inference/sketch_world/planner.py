@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from ..roles import Plan, PlanRequest, PlanStep
+from ..roles import Plan, PlanRequest, PlanStep, UnusableAnswerError
 from .object_catalog import PLACES
-from .outlines import Outline, fit_step_count, outline_request
+from .outlines import Outline, outline_request
 from .perception import perceive_cached
 from .prompt_writer import choose_style, join_with_and, phrase_noun, with_article, write_prompt
 from .request_parser import RequestText
@@ -20,7 +20,7 @@ from .scene_edits import scene_after
 from .seeded_random import KeyedRandom
 from .settings import hashed_name
 
-_REVISION = 2  # raise when the planner's behaviour changes
+_REVISION = 3  # raise when the planner's behaviour changes
 _SURFACES = {"paper": "a sheet of paper", "snow": "a snowy field", "rain": "a rainy day"}
 
 
@@ -28,7 +28,8 @@ _SURFACES = {"paper": "a sheet of paper", "snow": "a snowy field", "rain": "a ra
 def model_name() -> str:
     """Changes with the stories and the synonyms that requests are matched with."""
     folder = Path(__file__).parent
-    sources = [*sorted((folder / "stories").glob("*.yaml")), folder / "words.yaml"]
+    words = (folder / f"{name}.yaml" for name in ("words", "instructions", "english"))
+    sources = [*sorted((folder / "stories").glob("*.yaml")), *words]
     return hashed_name(f"sketch-planner-{_REVISION}", *(path.read_bytes() for path in sources))
 
 
@@ -46,8 +47,11 @@ def write_plan(request: PlanRequest) -> Plan:
         return Plan(tuple(descriptions), "The request asks for words about the given pictures.")
     before = scenes[-1] if scenes else None
     outline = outline_request(text, before)
-    if text.step_count:
-        outline = replace(outline, steps=fit_step_count(outline.steps, text.step_count))
+    if not outline.steps:
+        reason = " ".join(outline.remarks) or (
+            "name a story (grow a flower, phases of the moon ...) or things to draw (a red house)"
+        )
+        raise UnusableAnswerError(f"nothing to draw in {text.raw[:80]!r}: {reason}")
     completed = (text.completed_steps or len(scenes)) if scenes else 0
     plan = _write_prompts(outline, before, text, completed)
     describes_first = text.wants_description and not scenes

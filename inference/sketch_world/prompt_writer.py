@@ -76,6 +76,18 @@ def make_vague(edit: Edit) -> Edit:
     return replace(edit, target=target)
 
 
+def make_plain(edit: Edit) -> Edit:
+    """The edit as people say it: without the places of new things and of their targets."""
+    match edit:
+        case Create(background, things):
+            return Create(background, tuple(Add(add.kind, add.colour) for add in things))
+        case Add(kind, colour):
+            return Add(kind, colour)
+        case SetBackground():
+            return edit
+    return replace(edit, target=replace(edit.target, cell=None))
+
+
 def phrase_noun(kind: str | None, colour: str | None) -> str:
     """`red house`, `house`, `red thing`: a noun without its article."""
     return " ".join(filter(None, (colour, kind or "thing")))

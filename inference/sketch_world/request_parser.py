@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import yaml
 
@@ -28,9 +28,11 @@ _QUALIFIER = (
 )
 _SIZES = ("", "little", "small", "big")  # may be between a colour and its thing
 _STEP_NUMBER = re.compile(r"\bstep (\d+)\b")
-_STEP_COUNT = re.compile(
-    rf"\b(\d+|two|three|four|five|six|seven|eight|nine) {_QUALIFIER}{_STEP_NOUN}\b"
+_COUNT = (
+    r"(\d{1,3}|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
+    r"|(?<=in )one(?= (?:picture|image|drawing)\b(?! at a time| after)))"
 )
+_STEP_COUNT = re.compile(rf"\b{_COUNT} {_QUALIFIER}{_STEP_NOUN}\b")
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,13 @@ class RequestText:
     @cached_property
     def mentions(self) -> tuple[Mention, ...]:
         """All names of the world, in the text's order; longer names win over shorter."""
-        matches = _pattern().finditer(self._without_step_count)
-        return tuple(Mention(*_lexicon()[match[0]], *match.span()) for match in matches)
+        matches = _pattern().finditer(self.plain)
+        return tuple(Mention(*lexicon()[match[0]], *match.span()) for match in matches)
 
     @cached_property
     def words(self) -> str:
         """The text's words in lower case, with a space before each."""
-        return "".join(f" {word}" for word in re.findall(r"[a-z]+", self._without_step_count))
+        return "".join(f" {word}" for word in re.findall(r"[a-z]+", self.plain))
 
     @cached_property
     def wants_captions(self) -> bool:
@@ -84,10 +86,12 @@ class RequestText:
     def step_count(self) -> int | None:
         """The requested number of steps; None: the text names none."""
         match = _STEP_COUNT.search(self._normalized)
-        return int(_lexicon()[match[1]][1]) if match and match[1] in _lexicon() else None
+        if match is None:
+            return None
+        return int(match[1] if match[1].isdecimal() else lexicon()[match[1]][1])
 
     @cached_property
-    def _without_step_count(self) -> str:
+    def plain(self) -> str:
         """The lower-case text without step counts, which do not count things."""
         return _STEP_COUNT.sub(" ", self._normalized)
 
@@ -115,15 +119,14 @@ class RequestText:
             colour: noun.name
             for colour, noun in pairwise(self.mentions)
             if (colour.sort, noun.sort) == ("colour", "thing")
-            and self._without_step_count[colour.end : noun.start].strip() in _SIZES
+            and self.plain[colour.end : noun.start].strip() in _SIZES
         }
 
 
 @cache
-def _lexicon() -> dict[str, tuple[str, str]]:
+def lexicon() -> dict[str, tuple[str, str]]:
     """Every name in lower case, with its sort and its name in `object_catalog`."""
-    text = resources.files(__package__).joinpath("words.yaml").read_text("utf-8")
-    synonyms = yaml.safe_load(text)
+    synonyms = _synonyms()
     names = {digit: ("number", digit) for digit in synonyms["numbers"]}
     names |= {colour: ("colour", colour) for colour in COLOURS}
     names |= {background: ("background", background) for background in BACKGROUNDS}
@@ -137,6 +140,26 @@ def _lexicon() -> dict[str, tuple[str, str]]:
     return names
 
 
+def is_number(word: str) -> bool:
+    return word.isdecimal() or lexicon().get(word, ("",))[0] == "number"
+
+
+@cache
+def _synonyms() -> dict[str, dict[str, list[str]]]:
+    """Sort -> name -> its other names."""
+    text = resources.files(__package__).joinpath("words.yaml").read_text("utf-8")
+    return yaml.safe_load(text)
+
+
+@cache
+def plurals() -> frozenset[str]:
+    """The names of things that mean several of them."""
+    singular = {kind.name for kind in KINDS.values()}
+    own = frozenset(kind.plural for kind in KINDS.values()) - singular
+    aliases = chain.from_iterable(_synonyms()["things"].values())
+    return own | {_with_plural(alias.replace("-", " "))[1] for alias in aliases}
+
+
 def _with_plural(noun: str) -> tuple[str, str]:
     if noun.endswith("y") and noun[-2] not in "aeiou":
         return noun, f"{noun[:-1]}ies"
@@ -145,5 +168,5 @@ def _with_plural(noun: str) -> tuple[str, str]:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    names = sorted(_lexicon(), key=len, reverse=True)
+    names = sorted(lexicon(), key=len, reverse=True)
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")

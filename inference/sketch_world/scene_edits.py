@@ -187,11 +187,11 @@ def _cells(place: GridPlace, scene: Scene) -> list[int]:
     if place == ANYWHERE:
         return free
     anchors = [t.cell for t in _find(place.anchor or Target(), scene) if t.cell is not None]
-    cells = [c for c in free if any(_is_in_direction(c, place.direction, a) for a in anchors)]
+    cells = [c for c in free if any(is_in_direction(c, place.direction, a) for a in anchors)]
     return cells or free  # no free cell there, or no such anchor: anywhere
 
 
-def _is_in_direction(cell: int, direction: str | None, anchor: int) -> bool:
+def is_in_direction(cell: int, direction: str | None, anchor: int) -> bool:
     """Whether a cell is in a direction of another, in its row or column, or shares a side."""
     down, right = cell // 3 - anchor // 3, cell % 3 - anchor % 3
     aligned = {

@@ -96,6 +96,13 @@ class CatalogStory(ConfigModel):
         choices = [choice for slot in self.slots.values() for choice in slot.choices]
         return frozenset(RequestText(" . ".join([*texts, *choices])).names_of("thing"))
 
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words that tell it, in lower case."""
+        texts = [*self.asks, self.title]
+        texts += [text for step in self.steps for _, text in step]
+        return frozenset(re.findall(r"[a-z]+", " ".join(texts).lower())) - {"a", "an", "the"}
+
     def choose_values(self, text: RequestText, keyed_random: KeyedRandom) -> Values:
         """Values for the slots: what the request names, else at random."""
         values: dict[str, str] = {}

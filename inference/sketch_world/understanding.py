@@ -6,16 +6,16 @@ instead, and what it skips is named.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache
-from importlib import resources
 
 from warehouse import EncodedImage
 
 from ..roles import PlanRequest, RequestScope
+from .english import vocabulary
 from .object_catalog import COLOURS, KINDS
+from .outlines import Outline, outline_request
 from .perception import perceive_cached
 from .request_parser import RequestText
 from .story_catalog import CatalogStory, choose_story, fill_text, load_stories
@@ -43,41 +43,49 @@ def scope(request: PlanRequest) -> RequestScope:
     remarks = tuple(_strange_pictures(images))
     if images and text.wants_words_only:
         return RequestScope(NOTICE, remarks=remarks)
-    story = choose_story(text)
-    unknown = tuple(dict.fromkeys(unknown_phrases(text, story)))
-    is_known = story or _is_mostly_known(text, unknown, bool(images))
-    if is_known and not _is_foreign(text.raw.lower()):
-        return RequestScope(NOTICE, not_drawn=unknown, remarks=remarks)
-    suggestions = tuple(dict.fromkeys([*_similar_requests(text, unknown), *EXAMPLES]))
-    return RequestScope(NOTICE, _refusal(text, unknown), unknown, remarks, suggestions)
+    before = perceive_cached(images[-1]).scene if images else None
+    outline = outline_request(text, before)
+    unknown = tuple(dict.fromkeys(_unknown(text, outline)))
+    not_drawn = tuple(dict.fromkeys([*unknown, *outline.not_drawn]))
+    if refusal := _refusal(text, outline, unknown):
+        suggestions = tuple(dict.fromkeys([*_similar_requests(text, unknown), *EXAMPLES]))
+        return RequestScope(NOTICE, refusal, unknown, remarks, suggestions)
+    return RequestScope(NOTICE, not_drawn=not_drawn, remarks=(*remarks, *outline.remarks))
+
+
+def _unknown(text: RequestText, outline: Outline) -> Iterable[str]:
+    """What the request names that the sketch world does not have."""
+    if outline.instructions is None:
+        return unknown_phrases(text, choose_story(text))
+    return outline.instructions.unknown
 
 
 def unknown_phrases(text: RequestText, story: CatalogStory | None = None) -> Iterator[str]:
     """Nouns with the words before them that are nothing the world or the story knows."""
-    known = {mention.name for mention in text.mentions} | _story_words(story)
+    known = {mention.name for mention in text.mentions} | (story.words if story else set())
     for phrase in _noun_phrases(text.raw):
         head, said = phrase[-1], RequestText(" ".join(phrase))
         has_thing = any(mention.sort == "thing" for mention in said.mentions)
         is_known = any(mention.end == len(said.raw) for mention in said.mentions)
         is_activity = len(phrase) == 1 and len(head) > 4 and head.endswith(("ing", "ed"))
-        is_known = is_known or head in _vocabulary().neutral or head in known
+        is_known = is_known or head in vocabulary().neutral or head in known
         if not (has_thing or is_activity or is_known):
             yield " ".join(phrase)
 
 
-def _is_mostly_known(text: RequestText, unknown: Sequence[str], continues: bool) -> bool:
-    things = len(text.names_of("thing"))
-    if continues or things:
-        return bool(things) and len(unknown) <= things
-    return bool(text.names_of("background")) and not unknown
-
-
-def _refusal(text: RequestText, unknown: Sequence[str]) -> str:
+def _refusal(text: RequestText, outline: Outline, unknown: Sequence[str]) -> str | None:
+    """Why nothing is drawn; None: enough of the request is known."""
+    things = outline.instructions.things if outline.instructions else ()
     if _is_foreign(text.raw.lower()):
         reason = "the sketch world understands English only"
+    elif outline.steps and (outline.instructions is None or len(unknown) <= len(things)):
+        return None
     elif unknown:
         listed = " or ".join(f"“{phrase}”" for phrase in unknown[:3])
         reason = f"the sketch world has no {listed}"
+    elif outline.remarks:
+        quoted = ", ".join(f"“{word}”" for word in outline.not_drawn)
+        reason = " ".join(outline.remarks).removesuffix(".") + (quoted and f": {quoted}")
     else:
         reason = "it names nothing that the sketch world can draw"
     return f"We can't illustrate this request: {reason}."
@@ -86,13 +94,13 @@ def _refusal(text: RequestText, unknown: Sequence[str]) -> str:
 def _is_foreign(text: str) -> bool:
     """Whether it has more words that only other languages have than common ones of English."""
     words = set(re.findall(r"\w+", text))
-    foreign = {word for word in words if word in _vocabulary().foreign or not word.isascii()}
-    return len(foreign) > len(words & _vocabulary().separators)
+    foreign = {word for word in words if word in vocabulary().foreign or not word.isascii()}
+    return len(foreign) > len(words & vocabulary().separators)
 
 
 def _similar_requests(text: RequestText, unknown: Sequence[str]) -> list[str]:
     """Stories about a word of the request, then things spelled like one that is unknown."""
-    words = {word for word in text.words.split() if len(word) > 3} - _vocabulary().separators
+    words = {word for word in text.words.split() if len(word) > 3} - vocabulary().separators
     stories = [f"Show {title}" for title, own in _titles().items() if own & words]
     kinds = (get_close_matches(phrase.split()[-1], KINDS, 2, 0.75) for phrase in unknown)
     return [*stories, *(f"Draw {_with_article(kind)}" for each in kinds for kind in each)][:3]
@@ -113,7 +121,7 @@ def _strange_pictures(images: Sequence[EncodedImage]) -> Iterator[str]:
 
 def _noun_phrases(raw: str) -> Iterator[tuple[str, ...]]:
     """Words between a word that introduces a noun and one that ends it."""
-    words, phrase, is_open = _vocabulary(), list[str](), False
+    words, phrase, is_open = vocabulary(), list[str](), False
     for word in [*_WORDS.findall(raw.lower().replace("<image>", " ")), "."]:
         if word in words.separators or not word[0].isalpha():
             if phrase:
@@ -121,14 +129,6 @@ def _noun_phrases(raw: str) -> Iterator[tuple[str, ...]]:
             phrase, is_open = [], word == "," or word in words.openers
         elif is_open:
             phrase.append(word.removesuffix("'s"))
-
-
-def _story_words(story: CatalogStory | None) -> set[str]:
-    if story is None:
-        return set()
-    texts = [*story.asks, story.title]
-    texts += [part for step in story.steps for part in (step.name, step.draw, step.say, step.tell)]
-    return set(re.findall(r"[a-z]+", " ".join(texts).lower()))
 
 
 @cache
@@ -141,31 +141,3 @@ def _titles() -> dict[str, set[str]]:
     )
     filled = [fill_text(story.title, values) for story, values in zip(stories, first, strict=True)]
     return {title: set(title.split()) - COLOURS.keys() for title in filled}
-
-
-@dataclass(frozen=True)
-class _Vocabulary:
-    """Words of English by what they say about nouns.
-
-    Args:
-        openers: a noun may follow.
-        separators: no nouns, adjectives or adverbs: openers, verbs, pronouns and so on.
-        neutral: nouns that name no thing to draw: steps, pictures, ways, times.
-        foreign: common words of other languages that are none of English.
-    """
-
-    openers: frozenset[str]
-    separators: frozenset[str]
-    neutral: frozenset[str]
-    foreign: frozenset[str]
-
-
-@cache
-def _vocabulary() -> _Vocabulary:
-    import yaml
-
-    text = resources.files(__package__).joinpath("english.yaml").read_text("utf-8")
-    lists = {name: frozenset(words.split()) for name, words in yaml.safe_load(text).items()}
-    openers = lists["openers"]
-    separators = openers | lists["separators"]
-    return _Vocabulary(openers, separators, lists["neutral"], lists["foreign"])

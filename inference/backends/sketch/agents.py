@@ -1,9 +1,10 @@
 """Adapters from the sketch world's simulator (`inference.sketch_world`) to the four roles.
 
-Everything is deterministic and takes a few milliseconds of computation a call, so no method
-suspends.
+Everything is deterministic and takes a few milliseconds of computation a call, so no method but
+`plan` suspends: a request may be long.
 """
 
+import asyncio
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -23,7 +24,7 @@ class SketchPlanner:
 
     async def plan(self, request: PlanRequest) -> Plan:
         """Raises UnusableAnswerError if the request names nothing the sketch world can draw."""
-        return planner.write_plan(request)
+        return await asyncio.to_thread(planner.write_plan, request)
 
 
 class SketchGenerator:
