@@ -1,18 +1,18 @@
 """Fetches images from URLs of requests, never from private addresses (SSRF).
 
-A host name is resolved once, all its addresses are checked, and the connection goes to a checked
-address, so that a later answer of the name server changes nothing. Redirects are checked likewise.
+The HTTP client's own parser makes a URL plain first (`127。0。0。1` is an address to it), and each
+address is checked where the socket to it is opened, after a name was resolved: what is checked is
+what is connected to. Redirects are checked likewise.
 """
 
 import asyncio
+import re
 import socket
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from urllib.parse import urljoin, urlsplit
 
 import aiohttp
-from aiohttp.abc import ResolveResult
-from aiohttp.resolver import ThreadedResolver
+from yarl import URL
 
 from ..http.errors import bad_request
 
@@ -20,8 +20,11 @@ _SECONDS = 20
 _REDIRECTS = 3
 _CHUNK = 65_536
 _FAILED = "failed_to_download_image"
-# IPv6 addresses that a gateway translates to IPv4.
-_TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
+_HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+", re.IGNORECASE)  # no zone, nothing escaped
+# All global ones; others are translated to IPv4 (NAT64), or were never given to anyone.
+_GLOBAL_IPV6 = ip_network("2000::/3")
+# IPv6 addresses that a gateway translates to IPv4; services of clouds and networks, though global.
+_NEVER = tuple(map(ip_network, ("2002::/16", "2001::/32", "192.0.0.0/24", "168.63.129.16/32")))
 
 Address = IPv4Address | IPv6Address
 
@@ -31,8 +34,10 @@ def is_public(address: Address) -> bool:
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped:
             return is_public(address.ipv4_mapped)
-        if any(address in network for network in _TRANSLATED):
+        if address not in _GLOBAL_IPV6:
             return False
+    if any(address in network for network in _NEVER):
+        return False
     return address.is_global and not address.is_multicast
 
 
@@ -44,13 +49,16 @@ async def fetch_image(
     Raises:
         APIError: it is unavailable, too large, or leads to an address that is not allowed.
     """
-    connector = aiohttp.TCPConnector(resolver=_CheckedResolver(allowed), use_dns_cache=False)
+    # One address after the other: a race of them would hide the error of a checked one.
+    connector = aiohttp.TCPConnector(
+        socket_factory=lambda target: _open_socket(target, allowed), happy_eyeballs_delay=None
+    )
     try:
         async with (
             asyncio.timeout(_SECONDS),
             aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as http,
         ):
-            data = await _get(http, url, max_bytes, allowed)
+            data = await _get(http, url, max_bytes)
     except _NotPublicError:
         message = f"{param} leads to an address that is not public"
         raise bad_request(message, param, _FAILED) from None
@@ -67,48 +75,28 @@ class _NotPublicError(Exception):
     """A URL leads to an address that is not allowed."""
 
 
-class _CheckedResolver(ThreadedResolver):
-    """Resolves a host name if all its addresses are allowed."""
-
-    def __init__(self, allowed: Callable[[Address], bool]) -> None:
-        super().__init__()
-        self._allowed = allowed
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        results = await super().resolve(host, port, family)
-        for result in results:
-            _check_address(result["host"], self._allowed)
-        return results
+def _open_socket(target: aiohttp.AddrInfoType, allowed: Callable[[Address], bool]) -> socket.socket:
+    family, kind, protocol, _, address = target
+    if not allowed(ip_address(str(address[0]).partition("%")[0])):
+        raise _NotPublicError
+    return socket.socket(family, kind, protocol)
 
 
-async def _get(
-    http: aiohttp.ClientSession, url: str, max_bytes: int, allowed: Callable[[Address], bool]
-) -> bytes:
+async def _get(http: aiohttp.ClientSession, url: str, max_bytes: int) -> bytes:
+    target = URL(url)
     for _ in range(_REDIRECTS + 1):
-        _check(url, allowed)
-        async with http.get(url, allow_redirects=False) as response:
+        _check(target)
+        async with http.get(target, allow_redirects=False) as response:
             if response.status // 100 != 3:
                 response.raise_for_status()
                 return await _read(response, max_bytes)
-            url = urljoin(url, response.headers.get("Location", ""))
+            target = target.join(URL(response.headers.get("Location", "")))
     raise ValueError("too many redirects")
 
 
-def _check(url: str, allowed: Callable[[Address], bool]) -> None:
-    """Check the scheme, and an address in numbers, which is not resolved."""
-    split = urlsplit(url)
-    host = split.hostname or ""
-    if split.scheme not in ("http", "https") or not host:
-        raise _NotPublicError
-    # `127.1` and `2130706433` are addresses too, which `ip_address` rejects with a ValueError.
-    if ":" in host or host.replace(".", "").isdigit():
-        _check_address(host, allowed)
-
-
-def _check_address(host: str, allowed: Callable[[Address], bool]) -> None:
-    if not allowed(ip_address(host.partition("%")[0])):
+def _check(url: URL) -> None:
+    """Check the scheme, and that the host is a plain name or an address."""
+    if url.scheme not in ("http", "https") or not _HOST.fullmatch(url.raw_host or ""):
         raise _NotPublicError
 
 
