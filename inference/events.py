@@ -52,7 +52,7 @@ StoredImage = Annotated[
 
 @dataclass(frozen=True)
 class RequestUnderstood:
-    """What a generator of few things will draw of a request, before it is planned."""
+    """What a generator of few things will draw of a request; again if the plan lacks some of it."""
 
     scope: RequestScope
 

@@ -260,7 +260,7 @@ class RequestScope:
         notice: what draws, for people: `Drawn by a demo world ...`.
         refusal: why nothing is drawn; None: something is.
         not_drawn: phrases of the request that the pictures will lack, as written.
-        remarks: about the given pictures, a sentence each.
+        remarks: what cannot be done as requested, or not with the given pictures, a sentence each.
         suggestions: after a refusal, requests that it can draw, similar ones first.
     """
 
@@ -283,8 +283,11 @@ class RequestScope:
 class LimitedGenerator(Protocol):
     """A generator that knows few things, and says so before anything is drawn."""
 
-    def scope(self, request: PlanRequest) -> RequestScope:
-        """Raises BadImageError if an image cannot be decoded."""
+    def scope(self, request: PlanRequest, plan: Plan | None = None) -> RequestScope:
+        """What it draws of a request; with its plan, also whether that leads to it.
+
+        Raises BadImageError if an image cannot be decoded.
+        """
 
 
 @runtime_checkable

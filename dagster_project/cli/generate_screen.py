@@ -113,16 +113,18 @@ class GenerationScreen:
         self._options = options
         self._console = Console(stderr=True, highlight=False)
         self.status = self._console.status("Loading agents")
+        self._scope_lines: list[str] = []  # that were printed
 
     def print(self, line: str) -> None:
         self._console.print(_printable(line), markup=False, soft_wrap=True)
 
     def _show_scope(self, scope: RequestScope) -> None:
-        self.print(scope.notice)
-        for remark in scope.remarks:
-            self.print(remark)
-        if scope.not_drawn and not scope.refusal:
-            self.print(f"Not drawn: {', '.join(scope.not_drawn)}")
+        lacking = scope.not_drawn if not scope.refusal else ()
+        missing = [f"Not drawn: {', '.join(lacking)}"] if lacking else []
+        for line in (scope.notice, *scope.remarks, *missing):
+            if line not in self._scope_lines:  # the plan may bring more
+                self._scope_lines.append(line)
+                self.print(line)
 
     def show(self, event: events.Event) -> None:
         match event:

@@ -180,6 +180,10 @@ class GenerationRunner:
                     yield TrajectoryFailed(scope.refusal_text, refused=True)
                     return
             plan, call = await calls.plan(CallSite(prompt_id), asked)
+            if isinstance(generator, LimitedGenerator):
+                planned = await asyncio.to_thread(generator.scope, asked, plan)
+                if planned != scope:
+                    yield RequestUnderstood(planned)
             yield PlanReady(plan, call)
             if check_plan and (failure := check_plan(PlanReady(plan, call))):
                 yield failure

@@ -12,8 +12,9 @@ from functools import cache
 
 from warehouse import EncodedImage
 
-from ..roles import PlanRequest, RequestScope
+from ..roles import Plan, PlanRequest, RequestScope
 from .english import vocabulary
+from .grader import plan_is_correct
 from .object_catalog import COLOURS, KINDS
 from .outlines import Outline, outline_request
 from .perception import perceive_cached
@@ -33,8 +34,8 @@ _MIN_CONFIDENCE = 0.8  # share of pixels that a picture of this world explains
 _WORDS = re.compile(r"[^\W\d_]['\w]*|[.,;:!?()\"]")
 
 
-def scope(request: PlanRequest) -> RequestScope:
-    """What the sketch world draws of a request.
+def scope(request: PlanRequest, plan: Plan | None = None) -> RequestScope:
+    """What the sketch world draws of a request, with what a plan lacks of it.
 
     Raises:
         BadImageError: an image cannot be decoded.
@@ -50,7 +51,10 @@ def scope(request: PlanRequest) -> RequestScope:
     if refusal := _refusal(text, outline, unknown):
         suggestions = tuple(dict.fromkeys([*_similar_requests(text, unknown), *EXAMPLES]))
         return RequestScope(NOTICE, refusal, unknown, remarks, suggestions)
-    return RequestScope(NOTICE, not_drawn=not_drawn, remarks=(*remarks, *outline.remarks))
+    missed = plan is not None and not plan_is_correct(request, plan)
+    planned = ("The plan's pictures do not end as requested.",) if missed else ()
+    remarks = (*remarks, *outline.remarks, *planned)
+    return RequestScope(NOTICE, not_drawn=not_drawn, remarks=remarks)
 
 
 def _unknown(text: RequestText, outline: Outline) -> Iterable[str]:

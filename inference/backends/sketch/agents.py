@@ -34,9 +34,9 @@ class SketchGenerator:
         self._settings = settings or SketchSettings()
         self.model = generator.model_name(self._settings)
 
-    def scope(self, request: PlanRequest) -> RequestScope:
+    def scope(self, request: PlanRequest, plan: Plan | None = None) -> RequestScope:
         """Raises BadImageError if an image cannot be decoded."""
-        return understanding.scope(request)
+        return understanding.scope(request, plan)
 
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int

@@ -213,7 +213,7 @@ class SimulationModel(BaseModel):
 
     notice: str = Field(description="What drew it, for people")
     not_drawn: list[str] = Field(description="Phrases of the request that it does not know")
-    remarks: list[str] = Field(description="About the input images")
+    remarks: list[str] = Field(description="What cannot be done as requested, in sentences")
     refusal: str | None = Field(description="Why it cannot illustrate the request")
     suggestions: list[str] = Field(description="After a refusal: requests that it can illustrate")
 

@@ -5,7 +5,14 @@ import threading
 
 import pytest
 
-from inference.events import ImageGenerated, PlanReady, TrajectoryFailed, TrajectoryFinished
+from inference.backends.sketch.agents import SketchGenerator
+from inference.events import (
+    ImageGenerated,
+    PlanReady,
+    RequestUnderstood,
+    TrajectoryFailed,
+    TrajectoryFinished,
+)
 from inference.generation.generation_sink import LakeSink
 from inference.generation.generation_state import GenerationState
 from inference.generation.requests import GenerationOptions, GenerationRequest
@@ -255,3 +262,13 @@ async def test_a_flush_that_is_cancelled_does_not_overwrite_a_later_one(home, mo
             await asyncio.to_thread(begun.wait)
     assert len(query("from generations", home)) == 2
     assert len(query("from model_calls", home)) == 10
+
+
+async def test_a_plan_that_does_not_lead_to_what_is_asked_for_is_said_to(home):
+    planner = ScriptedPlanner(answer=lambda _: plan("Draw a meadow with a cat and a sun."))
+    said = []
+    for text in ("Draw a cat and a sun on a meadow", "a cat without a sun"):
+        request = GenerationRequest(text)
+        events = await run(home, roles(planner=planner, generator=SketchGenerator()), request)
+        said.append([e.scope.remarks for e in events if isinstance(e, RequestUnderstood)])
+    assert said == [[()], [(), ("The plan's pictures do not end as requested.",)]]
