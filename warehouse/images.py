@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from PIL import Image
@@ -29,11 +30,23 @@ _REMEDY = "`interleave run --select trajectories --force` generates it again"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
 _FILE = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}\.png")
-_MAGIC = ((b"\xff\xd8", "image/jpeg"), (b"RIFF", "image/webp"), (b"GIF8", "image/gif"))
+_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
+_MAGIC = ((_JPEG, "image/jpeg"), (b"RIFF", "image/webp"), (b"GIF8", "image/gif"))
+
+# What Pillow may spend on a user's image whose pixels and bytes are few: microseconds for each
+# chunk or segment, a pass over all pixels for each scan. Ordinary images have a tenth of these.
+_MAX_CHUNKS = 10_000
+_MAX_SCANS = 50
+_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")  # of a JPEG's segment; others are data
+_SCAN, _END = 0xDA, 0xD9
 
 
 class ImageTooLargeError(BadImageError):
     """An image of more pixels than allowed; the message is its size, such as `640x480`."""
+
+
+class TooManyChunksError(BadImageError):
+    """An image that takes too long to decode; the message is what it has too many of."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +113,10 @@ def check_upload(data: bytes, max_pixels: int, decode: bool = True) -> None:
 
     Raises:
         ImageTooLargeError: more than `max_pixels`.
+        TooManyChunksError: more chunks, segments or scans than images have.
         BadImageError: not an image in one of `UPLOAD_FORMATS`, or it cannot be decoded.
     """
+    _check_chunks(data)
     try:
         with Image.open(io.BytesIO(data), formats=UPLOAD_FORMATS) as image:
             width, height = image.size
@@ -113,6 +128,41 @@ def check_upload(data: bytes, max_pixels: int, decode: bool = True) -> None:
         raise BadImageError(f"not an image in {', '.join(UPLOAD_FORMATS)}: {error}") from error
     if width * height > max_pixels:
         raise ImageTooLargeError(f"{width}x{height}")
+
+
+def _check_chunks(data: bytes) -> None:
+    if data.startswith(_PNG) and _has_more(_png_chunks(data), _MAX_CHUNKS):
+        raise TooManyChunksError(f"more than {_MAX_CHUNKS} chunks")
+    if data.startswith(_JPEG):
+        if _has_more(_jpeg_segments(data), _MAX_CHUNKS):
+            raise TooManyChunksError(f"more than {_MAX_CHUNKS} segments or bytes between them")
+        if _has_more((kind for kind in _jpeg_segments(data) if kind == _SCAN), _MAX_SCANS):
+            raise TooManyChunksError(f"more than {_MAX_SCANS} scans")
+
+
+def _has_more(items: Iterator[object], count: int) -> bool:
+    return next(islice(items, count, None), None) is not None
+
+
+def _png_chunks(data: bytes) -> Iterator[int]:
+    """Where each chunk begins."""
+    position = len(_PNG)
+    while position < len(data):
+        yield position
+        position += 12 + int.from_bytes(data[position : position + 4], "big")
+
+
+def _jpeg_segments(data: bytes) -> Iterator[int]:
+    """The kind of each segment up to the image's end, and each byte that lies between two
+    before the first scan, where Pillow looks at every one."""
+    position, kind, seen_scan = len(_JPEG), 0, False
+    while kind != _END and (marker := _MARKER.search(data, position)):
+        if not seen_scan:
+            yield from data[position : marker.start()]
+        kind = data[marker.end() - 1]
+        seen_scan |= kind == _SCAN
+        yield kind
+        position = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2], "big")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from schemas import BadImageError
-from warehouse.images import ImageTooLargeError, check_upload
+from warehouse.images import ImageTooLargeError, TooManyChunksError, check_upload
 
 from .errors import APIError, Model, bad_request, too_many_requests, validate
 from .long_base64 import Base64Cutter
@@ -155,13 +155,16 @@ def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -
     """Check an image of a request. `decode`: also decode it, to find truncated files.
 
     Raises:
-        APIError: it is not a PNG, JPEG or WebP image, or has more than `max_pixels`.
+        APIError: it is not a PNG, JPEG or WebP image, or has more than `max_pixels` or more parts
+            than images have.
     """
     try:
         check_upload(data, max_pixels, decode)
     except ImageTooLargeError as error:
         message = f"{param} has {error} pixels; at most {max_pixels} are taken"
         raise bad_request(message, param, "image_too_large") from None
+    except TooManyChunksError as error:
+        raise bad_request(f"{param} has {error}", param, "invalid_image") from None
     except BadImageError:
         message = f"{param} is not a PNG, JPEG or WebP image"
         raise bad_request(message, param, "invalid_image") from None

@@ -1,6 +1,7 @@
 """Slow, broken and hostile clients get errors in the API's shape; others are still served."""
 
 import base64
+import io
 import json
 import socket
 import struct
@@ -9,8 +10,10 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
 import pytest
+from PIL import Image
 from pydantic import ValidationError
 
+from inference.http.body_reader import check_image
 from inference.http.server import listening_socket
 from inference.service.chat import ChatRequest
 from inference.service.responses.protocol import ResponsesRequest
@@ -136,6 +139,37 @@ def test_decompression_bombs_are_not_decoded(service):
         assert error_of(bomb, 400)["code"] == "image_too_large"
     truncated = service.post(PATH, json=with_image(data_uri(EncodedImage(png(64, 64, b"x")))))
     assert error_of(truncated, 400)["code"] == "invalid_image"
+
+
+def costly_images():
+    """Small files that would take seconds to decode, or holding the interpreter's lock, to open."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (1024, 1024)).save(buffer, "JPEG", progressive=True)
+    jpeg = buffer.getvalue()
+    scan = jpeg[jpeg.rindex(b"\xff\xda") : -2]
+    small = png(64, 64)
+    text = small[33:45].replace(b"IDAT", b"tEXt")
+    yield "chunks", small[:33] + text * 20_000 + small[33:]
+    yield "segments", jpeg[:2] + b"\xff\xfe\0\4ab" * 20_000 + jpeg[2:]
+    yield "bytes", jpeg[:2] + b"\xff" * 200_000 + jpeg[2:]
+    for between in (b"", b"\xff\x01", b"\xff\xfe\0\4\xff\xd9"):
+        yield "scans", jpeg[:-2] + (between + scan) * 100 + jpeg[-2:]
+
+
+def test_images_that_are_costly_to_decode_are_rejected(service):
+    """The reason says what is too many; progressive images and photos with metadata are taken."""
+    for reason, data in costly_images():
+        error = error_of(service.post(PATH, json=with_image(data_uri(EncodedImage(data)))), 400)
+        assert error["code"] == "invalid_image"
+        assert "more than" in error["message"] and reason in error["message"]
+
+
+@pytest.mark.parametrize(("form", "progressive"), [("PNG", False), ("JPEG", True), ("WEBP", False)])
+def test_images_of_cameras_and_editors_are_accepted(form, progressive):
+    buffer = io.BytesIO()
+    picture = Image.effect_noise((1024, 1024), 100).convert("RGB")
+    picture.save(buffer, form, progressive=progressive, exif=b"Exif\0\0" + b"\xff\xda" * 20_000)
+    check_image(buffer.getvalue(), "image", 1024 * 1024)
 
 
 def test_limits_on_images(home):
