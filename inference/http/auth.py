@@ -1,10 +1,9 @@
 """API keys: who may call a server, and which caller a request comes from."""
 
-import asyncio
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -18,7 +17,7 @@ from .errors import APIError, bad_request
 
 _OWNER_DIGITS = 16  # of the hash of a key
 _BEARER = b"Bearer "
-_DRAIN_SECONDS = 20.0
+_READING = ("GET", "HEAD", "OPTIONS")
 
 
 class Keys:
@@ -41,6 +40,9 @@ class Keys:
         """
         if not self.required:
             return ""
+        scheme, _, key = authorization.partition(b" ")
+        if scheme.lower() == _BEARER.strip().lower():
+            authorization = _BEARER + key
         digest, owner = _digest(authorization), None
         for expected, candidate in self._owners.items():
             if hmac.compare_digest(digest, expected):
@@ -77,7 +79,8 @@ def is_health_path(path: str) -> bool:
 
 @dataclass
 class AuthMiddleware:
-    """Rejects requests without a valid key or with several hosts, and bodies that are too large.
+    """Rejects requests without a valid key or with several hosts, changes by pages of other
+    origins, and bodies that are too large.
 
     Sets `scope["state"]["owner"]` to the id of the caller, see `Keys.owner`.
 
@@ -85,6 +88,7 @@ class AuthMiddleware:
         is_public: paths that need no key.
         local_only: without keys, take only requests whose host is this machine; a page of another
             site in a browser on this machine cannot send one (DNS rebinding).
+        origins: other origins whose pages may change something, as `https://example.com`.
     """
 
     app: ASGIApp
@@ -92,6 +96,7 @@ class AuthMiddleware:
     max_bytes: int
     is_public: Callable[[str], bool] = is_health_path
     local_only: bool = False
+    origins: Collection[str] = ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -100,7 +105,7 @@ class AuthMiddleware:
             scope.setdefault("state", {})["owner"] = self._owner(scope)
         except APIError as error:
             return await error.response()(scope, receive, send)
-        await self.app(scope, self._bounded(receive), send)
+        await self.app(scope, self._bounded(scope, receive), send)
 
     def _owner(self, scope: Scope) -> str:
         headers = Headers(scope=scope)
@@ -111,21 +116,38 @@ class AuthMiddleware:
         if self.local_only and not self.keys.required and not is_loopback(host):
             message = "this server answers requests to localhost only"
             raise APIError(HTTPStatus.MISDIRECTED_REQUEST, message)
+        if scope["method"] not in _READING and self._is_foreign(headers):
+            message = (
+                "a page of another origin sent this request: it may if the setting cors_origins "
+                "has its origin"
+            )
+            raise APIError(HTTPStatus.FORBIDDEN, message, "foreign_origin")
         owner = self.keys.owner(headers.get("authorization", "").encode("latin-1"))
         if owner is None and not self.is_public(scope["path"]):
             message = "the API key is missing or wrong"
             raise APIError(HTTPStatus.UNAUTHORIZED, message, "invalid_api_key")
         return owner or ""
 
-    def _bounded(self, receive: Receive) -> Receive:
-        size = 0
+    def _is_foreign(self, headers: Headers) -> bool:
+        """Whether a browser sends the request for a page of another origin."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if origin in self.origins:
+            return False
+        if site is not None:  # true behind a proxy, too, which may change Host
+            return site not in ("same-origin", "none")
+        # Older browsers, and those of a server without TLS; other clients send no Origin.
+        return origin is not None and origin.partition("://")[2] != headers["host"]
+
+    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+        """Refuses a body as soon as it is known to be too large; the server reads its rest."""
+        size, declared = 0, Headers(scope=scope).get("content-length", "")
 
         async def bounded() -> Message:
             nonlocal size
-            message = await receive()
+            too_large = declared.isdecimal() and int(declared) > self.max_bytes
+            message = {} if too_large else await receive()
             size += len(message.get("body", b""))
-            if size > self.max_bytes:
-                await _drain(message, receive)
+            if too_large or size > self.max_bytes:
                 reason = f"the request is larger than {self.max_bytes} bytes"
                 status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
                 raise APIError(status, reason, "request_too_large")
@@ -144,11 +166,3 @@ def _without_port(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] if host.count(":") == 1 else host
-
-
-async def _drain(message: Message, receive: Receive) -> None:
-    """Read the rest: a client reads the response only once it has sent everything."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            while message.get("more_body", False):
-                message = await receive()

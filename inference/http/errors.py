@@ -79,6 +79,8 @@ class APIError(Exception):
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         if self.retry is not None:
             headers["X-Should-Retry"] = str(self.retry).lower()
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            headers["WWW-Authenticate"] = "Bearer"
         return JSONResponse({"error": self.error}, self.status, headers)
 
 

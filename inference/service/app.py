@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Response
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from schemas import FoundryError, StorageError
@@ -28,6 +29,7 @@ from ..settings import Limits, LoopSettings
 from .chat import ChatRequest, ChatServing
 from .file_store import FileStore
 from .files import FilesServing
+from .images import ImagesRequest, ImagesServing
 from .monitoring import RequestContextMiddleware, log_as_json
 from .openapi import add_openapi_route, describe_response
 from .request_manager import RequestManager
@@ -162,7 +164,19 @@ def make_app(
     settings = manager.settings
     # Without FastAPI's pages of documentation, which would load scripts from other hosts.
     app = FastAPI(openapi_url=None, version="1")
-    app.add_middleware(AuthMiddleware, keys, settings.limits.bytes, _is_public, local_only=True)
+    origins = settings.cors_origins
+    app.add_middleware(
+        AuthMiddleware, keys, settings.limits.bytes, _is_public, local_only=True, origins=origins
+    )
+    if origins:  # outside of authentication: a preflight has no key
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["*"],
+            allow_private_network=True,
+        )
     app.add_middleware(RequestContextMiddleware, manager.metrics, settings.connections)
     install_error_handlers(app)
     bodies = BodyReader(settings.limits.bodies, settings.limits.read_seconds)
@@ -170,6 +184,7 @@ def make_app(
     files = FileStore(manager.home)
     ResponsesServing(manager, parser, bodies, files).add_routes(app)
     ChatServing(manager, parser, bodies).add_routes(app)
+    ImagesServing(manager, parser, bodies).add_routes(app)
     FilesServing(files, bodies, settings.limits).add_routes(app)
     _add_models_routes(app, manager)
     _add_operations_routes(app, manager)
@@ -178,7 +193,8 @@ def make_app(
     app.include_router(benchmark_router(manager.home, render_report))
     app.include_router(review_router(manager.home, bodies))
     app.include_router(costs_router(manager.home, budget))
-    add_openapi_route(app, [ResponsesRequest, ChatRequest, ReviewRequest], keys.required)
+    requests = [ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest]
+    add_openapi_route(app, requests, keys.required)
     return app
 
 

@@ -1,10 +1,12 @@
 """Settings of the service."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from schemas.yaml_config import ConfigModel
+
+Origin = Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^/\s*]+$")]
 
 _MIB = 2**20
 
@@ -66,6 +68,9 @@ class ServiceSettings(ConfigModel):
 
     host: str = Field("127.0.0.1", description="Address to listen on")
     port: int = Field(8030, ge=0, le=65535, description="Port to listen on; 0: any free one")
+    cors_origins: tuple[Origin, ...] = Field(
+        (), description="Other origins, as https://example.com, whose pages may call the API"
+    )
     agents: Literal["auto", "promoted", "profile"] = Field(
         "auto",
         description="Planner and critic: the promoted checkpoints, the profile's own agents, or "

@@ -18,8 +18,9 @@ def test_owner_is_derived_from_the_key():
     keys = Keys(["open sesame", "sésame"])
     mine, yours = keys.owner(b"Bearer open sesame"), keys.owner("Bearer sésame".encode())
     assert mine and yours and mine != yours and "sesame" not in mine
-    assert keys.owner(b"Bearer open sesame") == mine
-    for wrong in (b"", b"Bearer", b"Bearer ", b"open sesame", b"bearer open sesame"):
+    for scheme in (b"Bearer", b"bearer", b"BEARER"):
+        assert keys.owner(scheme + b" open sesame") == mine
+    for wrong in (b"", b"Bearer", b"Bearer ", b"open sesame", b"Basic open sesame"):
         assert keys.owner(wrong) is None
     assert Keys().owner(b"") == "" and not Keys().required
 

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 import httpx
 import openai
 import pytest
+from pydantic import ValidationError
 
+from inference.service.settings import ServiceSettings
 from schemas import StorageError
 from tests.inference.service.running_service import (
     HOUSE,
@@ -23,6 +25,7 @@ from tests.inference.service.running_service import (
     sketch_roles,
     wait_until,
 )
+from warehouse import EncodedImage
 
 PATH = "/v1/responses"
 
@@ -80,7 +83,7 @@ def test_a_waiting_request_says_where_it_waits(home):
         barrier.opened.clear()
         responses = [client.responses.create(input=HOUSE, background=True) for _ in range(2)]
         wait_until(lambda: barrier.waiting == 1)
-        assert places()[1]["position"] == 1 and places()[1]["expected_seconds"] > 0
+        assert places()[0] == [None, 1] and places()[1]["expected_seconds"] is not None
 
 
 def test_one_key_cannot_fill_the_queue(home):
@@ -107,7 +110,11 @@ def test_requests_need_a_key_where_keys_are_set(home):
         for path in ("/health", "/ready", "/openapi.json"):
             assert service.get(path).status_code == 200
         for path in ("/metrics", "/v1/models", PATH + "/x"):
-            assert error_of(service.get(path), 401)["code"] == "invalid_api_key"
+            response = service.get(path)
+            assert error_of(response, 401)["code"] == "invalid_api_key"
+            assert response.headers["WWW-Authenticate"] == "Bearer"
+        bearer = {"Authorization": "bearer open sesame"}  # schemes are case-insensitive
+        assert service.get("/v1/models", headers=bearer).status_code == 200
 
 
 def test_other_origins_cannot_use_a_service_without_keys(service):
@@ -119,6 +126,61 @@ def test_other_origins_cannot_use_a_service_without_keys(service):
         PATH, content=b'{"input": "a cat"}', headers={"Content-Type": "text/plain"}
     )
     assert "application/json" in error_of(plain, 400)["message"]
+
+
+@pytest.mark.parametrize(
+    ("page", "allowed"),
+    [
+        ({}, True),  # not a browser
+        ({"Origin": "http://HERE"}, True),
+        ({"Origin": "http://HERE", "Sec-Fetch-Site": "same-origin"}, True),
+        ({"Origin": "https://proxy.example", "Sec-Fetch-Site": "same-origin"}, True),
+        ({"Sec-Fetch-Site": "none"}, True),
+        ({"Origin": "http://evil.example"}, False),
+        ({"Origin": "http://127.0.0.1:1"}, False),
+        ({"Origin": "null"}, False),
+        ({"Origin": "http://HERE", "Sec-Fetch-Site": "cross-site"}, False),
+        ({"Sec-Fetch-Site": "same-site"}, False),
+    ],
+)
+def test_pages_of_other_origins_change_nothing(service, page, allowed):
+    host = service.url.removeprefix("http://")
+    headers = {name: value.replace("HERE", host) for name, value in page.items()}
+    form = {"files": {"file": ("a.png", EncodedImage.white((8, 8)).data)}}
+    upload = service.post("/v1/files", data={"purpose": "vision"}, headers=headers, **form)
+    cancel = service.post(f"{PATH}/resp_1/cancel", headers=headers)
+    assert service.get("/v1/models", headers=headers).status_code == 200
+    if allowed:
+        assert (upload.status_code, cancel.status_code) == (200, 404)
+    else:
+        for refused in (upload, cancel):
+            assert "another origin" in error_of(refused, 403)["message"]
+        assert "Access-Control-Allow-Origin" not in upload.headers
+
+
+def test_pages_of_allowed_origins_call_the_api(home):
+    origin, foreign = {"Origin": "https://app.example"}, {"Origin": "https://evil.example"}
+    asked = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type",
+    }
+    with running_service(home, keys=("mine",), cors_origins=["https://app.example"]) as service:
+        preflight = httpx.options(service.url + PATH, headers=origin | asked)
+        assert preflight.status_code == 200
+        assert preflight.headers["Access-Control-Allow-Origin"] == "https://app.example"
+        assert "authorization" in preflight.headers["Access-Control-Allow-Headers"]
+        assert httpx.options(service.url + PATH, headers=foreign | asked).status_code == 400
+        headers = origin | {"Authorization": "Bearer mine", "Sec-Fetch-Site": "cross-site"}
+        answer = service.post(PATH, json={"input": HOUSE}, headers=headers)
+        assert answer.json()["status"] == "completed"
+        keyless = service.post(PATH, json={"input": HOUSE}, headers=origin)
+        for readable in (answer, keyless):
+            assert readable.headers["Access-Control-Allow-Origin"] == "https://app.example"
+        error_of(keyless, 401)
+        error_of(service.post(PATH, json={"input": HOUSE}, headers=headers | foreign), 403)
+    for wrong in ("*", "app.example", "https://app.example/", "https://*.example"):
+        with pytest.raises(ValidationError):
+            ServiceSettings(cors_origins=[wrong])
 
 
 def test_cancelling_stops_the_work(home):

@@ -19,7 +19,12 @@ PAGE_HEAD = (
     "base URL and key are set, nothing else. Every call is made by `make test-long` "
     "(`tests/inference/service/clients`), with the pinned version. A call that is refused fails "
     "with an error (400) that names the field of its request and says what to do instead; *not "
-    "offered* is an endpoint that does not exist here (404, 405).\n"
+    "offered* is an endpoint that does not exist here (404, 405).\n\n"
+    "Where `INTERLEAVE_SERVICE_KEYS` has keys, clients send one as `Authorization: Bearer KEY` "
+    "(`bearer` is the same).\n\n"
+    "In a browser, pages of other origins change nothing: whatever is not GET, HEAD or OPTIONS "
+    "gets 403, unless `service.cors_origins: [https://app.example]` has their origin, which "
+    "then gets CORS, preflights included. A reverse proxy should pass `Host` on.\n"
 )
 
 
