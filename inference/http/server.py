@@ -24,13 +24,16 @@ _BACKLOG = 2048
 _TICKS_PER_CHECK = 5  # of ten a second
 _MAX_HEADERS = 100
 _MAX_HEAD_BYTES = 64 * 1024
+_KEEP_ALIVE_SECONDS = 75  # longer than clients keep connections, which would else send into an end
+_MAX_REST_BYTES = 128 * 2**20
 
 
 class HTTPServer(uvicorn.Server):
     """uvicorn, which also closes idle connections and leaves the process's signals as they were.
 
     Args:
-        idle_seconds: in which the head of a request has to arrive; uvicorn would wait on.
+        idle_seconds: in which the head of a request has to arrive, and after a response the rest
+            of its request; uvicorn would wait on.
         grace_seconds: for responses under way when the server stops.
         handle_signals: SIGINT and SIGTERM stop the server (in the main thread only).
     """
@@ -41,15 +44,17 @@ class HTTPServer(uvicorn.Server):
         config = uvicorn.Config(
             app,
             http=_HTTPProtocol,
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=grace_seconds,
         )
         super().__init__(config)
         self._idle_seconds, self._handle_signals = idle_seconds, handle_signals
-        # Connection -> its last request, and since when that has had its response.
-        self._idle: WeakKeyDictionary[Any, tuple[object, float]] = WeakKeyDictionary()
+        # Connection -> its last request, whether it sends another, and since when both is so.
+        self._idle: WeakKeyDictionary[Any, tuple[object, bool, float]] = WeakKeyDictionary()
 
     async def on_tick(self, counter: int) -> bool:
         """Called ten times a second."""
@@ -74,38 +79,75 @@ class HTTPServer(uvicorn.Server):
             if last is not None and not last.response_complete:
                 self._idle.pop(connection, None)
                 continue
-            before, since = self._idle.get(connection, (last, now))
-            self._idle[connection] = (last, since if before is last else now)
-            if before is last and now - since > self._idle_seconds:
+            sends = last is None or connection.is_receiving
+            *before, since = self._idle.get(connection, (last, sends, now))
+            since = since if before == [last, sends] else now
+            self._idle[connection] = (last, sends, since)
+            if now - since > (self._idle_seconds if sends else _KEEP_ALIVE_SECONDS):
                 connection.transport.close()
 
 
 class _HTTPProtocol(HttpToolsProtocol):
-    """uvicorn's, with a limit on the head of a request: one that is larger gets 400."""
+    """uvicorn's, with limits: a head that is larger gets 400, however it arrives.
 
-    _in_head, _head_ended = True, False
-    _head_bytes = 0  # of a head that has not ended
+    Where the response comes before the request has ended, the rest is read up to a limit, so that
+    the client sees the response: closed while it still sends, the connection would be reset.
+    """
+
+    is_receiving = False  # a request has begun, and not ended
+    _closes = False  # the connection, after this request
+    _progress = False
+    _head_bytes = 0  # that were parsed
+    _pending_bytes = 0  # since a head or a part of a body was complete
+    _rest_bytes = 0  # since the response
 
     def data_received(self, data: bytes) -> None:
-        in_head, self._head_ended = self._in_head, False
+        self._progress = False
         super().data_received(data)
-        unfinished = in_head and not self._head_ended
-        self._head_bytes = self._head_bytes + len(data) if unfinished else 0
-        if self._head_bytes > _MAX_HEAD_BYTES and not self.transport.is_closing():
+        self._pending_bytes = 0 if self._progress else self._pending_bytes + len(data)
+        answered = self.cycle is None or self.cycle.response_complete
+        self._rest_bytes = self._rest_bytes + len(data) if answered and self.is_receiving else 0
+        if self.transport.is_closing():
+            return
+        if self._pending_bytes > _MAX_HEAD_BYTES and answered:
             self.send_400_response("The head of the request is too large.")
+        elif self._pending_bytes > _MAX_HEAD_BYTES or self._rest_bytes > _MAX_REST_BYTES:
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.is_receiving, self._head_bytes = True, 0
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        if len(self.headers) > _MAX_HEADERS:
-            raise ValueError("too many headers")  # the parser stops, uvicorn answers 400
+        self._count_head(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
-        self._in_head, self._head_ended = False, True
+        self._progress = True
         super().on_headers_complete()
+        self._closes = not self.cycle.keep_alive
+        self.cycle.keep_alive = True  # until the request has ended
+
+    def on_body(self, body: bytes) -> None:
+        self._progress = True
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._in_head = True
+        self._progress, self.is_receiving = True, False
         super().on_message_complete()
+        if self._closes and self.cycle.response_complete:
+            self.transport.close()
+        elif self._closes:
+            self.cycle.keep_alive = False
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > _MAX_HEAD_BYTES or len(self.headers) > _MAX_HEADERS:
+            raise ValueError("the head is too large")  # the parser stops, uvicorn answers 400
 
 
 @contextmanager

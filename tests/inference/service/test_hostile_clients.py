@@ -5,6 +5,7 @@ import io
 import json
 import socket
 import struct
+import time
 import zlib
 from contextlib import ExitStack, contextmanager, suppress
 
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
+from inference.http import server
 from inference.http.body_reader import check_image
 from inference.http.server import listening_socket
 from inference.service.chat import ChatRequest
@@ -167,9 +169,9 @@ def test_images_that_are_costly_to_decode_are_rejected(service):
 @pytest.mark.parametrize(("form", "progressive"), [("PNG", False), ("JPEG", True), ("WEBP", False)])
 def test_images_of_cameras_and_editors_are_accepted(form, progressive):
     buffer = io.BytesIO()
-    picture = Image.effect_noise((1024, 1024), 100).convert("RGB")
+    picture = Image.effect_noise((256, 256), 100).convert("RGB")
     picture.save(buffer, form, progressive=progressive, exif=b"Exif\0\0" + b"\xff\xda" * 20_000)
-    check_image(buffer.getvalue(), "image", 1024 * 1024)
+    check_image(buffer.getvalue(), "image", 256 * 256)
 
 
 def test_limits_on_images(home):
@@ -196,9 +198,45 @@ def test_a_body_of_a_hundred_megabytes_is_rejected(service):
         for _ in range(100):
             yield b"x" * 2**20
 
-    answer = httpx.post(service.url + PATH, content=body(), headers=JSON, timeout=60)
-    assert error_of(answer, 413)["code"] == "request_too_large"
+    close = JSON | {"Connection": "close"}
+    for content, headers in [(body(), JSON), (bytes(40 * 2**20), close)]:
+        answer = httpx.post(service.url + PATH, content=content, headers=headers, timeout=60)
+        assert error_of(answer, 413)["code"] == "request_too_large"
     assert service.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("close", ["", "Connection: close\r\n", "Expect: 100-continue\r\n"])
+def test_a_body_that_is_announced_as_too_large_is_rejected_at_once(home, close):
+    """The client may send on to a bound, and sees the response; then the connection ends."""
+    with running_service(home, limits={"bytes": 1000}) as service, connected(service) as connection:
+        head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}{close}Content-Length: {2**40}\r\n\r\n".encode())
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 413 ")
+        sent = 0
+        with suppress(ConnectionError):
+            while sent < 2**30:
+                connection.sendall(bytes(2**20))
+                sent += 2**20
+        assert 100 * 2**20 < sent < 2**28
+
+
+def test_connections_are_kept_longer_than_clients_keep_them(home, monkeypatch):
+    """Idle ones last after the time that a head may take; their own time is limited, too."""
+    with running_service(home, limits={"read_seconds": 0.1}) as service:
+        assert service.server.config.timeout_keep_alive > 60  # uvicorn's own, besides ours
+        with httpx.Client() as client:
+            own_ends = set()
+            for pause in (0, 0.8):
+                time.sleep(pause)
+                answer = client.get(service.url + "/health")
+                stream = answer.extensions["network_stream"]
+                own_ends.add(stream.get_extra_info("client_addr"))
+            assert len(own_ends) == 1
+        monkeypatch.setattr(server, "_KEEP_ALIVE_SECONDS", 0.1)
+        with connected(service) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            while connection.recv(65_536):
+                pass
 
 
 @pytest.mark.parametrize(
@@ -242,10 +280,14 @@ def test_one_error_is_built_for_many_bad_parts():
         assert raised.value.error_count() < 5
 
 
+def connected(service):
+    port = int(service.url.rpartition(":")[2])
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
 @contextmanager
 def half_sent(service, length=1000, sent=b'{"input": '):
-    port = int(service.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with connected(service) as connection:
         head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         connection.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + sent)
         yield connection
@@ -264,12 +306,14 @@ def test_half_sent_bodies_time_out(home):
         assert b" 408 " in answer.splitlines()[0]
 
 
-def raw_answer(service, head):
-    """The first line that the service answers to a head, and whether it closed the connection."""
-    port = int(service.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+def raw_answer(service, head, segment=2**30):
+    """The first line that the service answers to a head sent in segments; it has to close."""
+    with connected(service) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with suppress(ConnectionError):  # closed while it was still sent
-            connection.sendall(head)
+            for start in range(0, len(head), segment):
+                connection.sendall(head[start : start + segment])
+                time.sleep(0.001 if segment < len(head) else 0)
         received = b""
         with suppress(ConnectionError):
             while part := connection.recv(65_536):
@@ -291,6 +335,24 @@ def test_bad_heads_are_rejected(service, head):
     request = b"GET /health HTTP/1.1\r\nConnection: close\r\n" + head + b"\r\n"
     assert raw_answer(service, request) in (b"HTTP/1.1 400 Bad Request", b"")
     assert service.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("segment", [2**30, 2000])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /health HTTP/1.1\r\nX-Large: " + b"x" * 70_000,
+        b"GET /health HTTP/1.1\r\n" + b"".join(b"X-%d: %01000d\r\n" % (n, n) for n in range(70)),
+        b"GET /health?" + b"x" * 70_000 + b" HTTP/1.1\r\nX: 1",
+        b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\nX: 1",
+        b"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: " + b"x" * 140_000,
+    ],
+    ids=["header", "headers", "query", "path", "trailer"],
+)
+def test_large_heads_are_rejected_however_they_arrive(service, head, segment):
+    request = head + b"\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    assert raw_answer(service, request, segment) in (b"HTTP/1.1 400 Bad Request", b"")
 
 
 def test_a_head_without_end_is_rejected_by_its_size(home):
@@ -335,8 +397,7 @@ def test_an_aborted_body_is_no_error(home, caplog):
 def test_half_sent_heads_time_out(home, before):
     """Also after a complete request on the same connection."""
     with running_service(home, limits={"read_seconds": 0.3}) as service:
-        port = int(service.url.rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        with connected(service) as connection:
             connection.sendall(before + b"GET /health HTTP/1.1\r\nHost:")
             while connection.recv(65_536):
                 pass
