@@ -94,6 +94,21 @@ class AdmissionQueue:
         if owner and self._per_owner and self._owners[owner] + count > self._per_owner:
             raise self._full(f"{self._per_owner} {self._unit} of this key", "rate_limit_exceeded")
 
+    def rate_limit_headers(self, owner: str = "") -> dict[str, str]:
+        """OpenAI's headers: units of an owner that may wait or run, and how many more now.
+
+        `reset`: seconds until there is room for another; 0 while there is.
+        """
+        limit, remaining = self.capacity, self.capacity - self.admitted
+        if owner and self._per_owner:
+            limit = min(limit, self._per_owner)
+            remaining = min(remaining, self._per_owner - self._owners[owner])
+        return {
+            "x-ratelimit-limit-requests": str(limit),
+            "x-ratelimit-remaining-requests": str(max(0, remaining)),
+            "x-ratelimit-reset-requests": "0s" if remaining > 0 else f"{self._retry_seconds}s",
+        }
+
     def _full(self, load: str, code: str) -> APIError:
         message = f"{load} are waiting or running already; try again"
         return too_many_requests(message, code, self._retry_seconds)

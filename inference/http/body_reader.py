@@ -108,12 +108,17 @@ class BodyReader:
                 counted.form(max_files=max_files, max_fields=max_fields) as form,
             ):
                 for name, value in form.multi_items():
+                    name.encode()
                     if isinstance(value, UploadFile):
-                        files.append(Upload(name, value.filename or "", await value.read()))
+                        (filename := value.filename or "").encode()
+                        files.append(Upload(name, filename, await value.read()))
                     else:
+                        value.encode()
                         fields[name] = value
         except HTTPException as error:
             raise bad_request(error.detail) from None
+        except UnicodeEncodeError:  # decoded from utf-7, for instance
+            raise bad_request("the form has text that is not Unicode; send UTF-8") from None
         return fields, files
 
     @asynccontextmanager

@@ -193,8 +193,9 @@ def make_app(
     app.include_router(benchmark_router(manager.home, render_report))
     app.include_router(review_router(manager.home, bodies))
     app.include_router(costs_router(manager.home, budget))
-    requests = [ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest]
-    add_openapi_route(app, requests, keys.required)
+    add_openapi_route(
+        app, [ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest], keys.required
+    )
     return app
 
 

@@ -17,8 +17,8 @@ Models = Sequence[type[BaseModel]]
 
 _REF = "#/components/schemas/{model}"
 _DESCRIPTION = (
-    "Answers in images and text. Speaks OpenAI's Responses and chat APIs; the field and the "
-    "events `interleave` are its own."
+    "Answers in images and text. Speaks OpenAI's Responses, chat and Images APIs; the field and "
+    "the events `interleave` are its own."
 )
 # Of each event of a stream; `data` is JSON, except for the `[DONE]` that ends a chat's.
 _EVENT = {
@@ -104,10 +104,17 @@ def add_openapi_route(app: FastAPI, requests: Models, has_keys: bool) -> None:
     app.add_route("/openapi.json", openapi, include_in_schema=False)
 
 
-def describe_body(model: type[BaseModel]) -> Json:
-    """The document's part on the body of a route that parses it without FastAPI."""
-    content = {"application/json": {"schema": _ref(model.__name__)}}
-    return {"requestBody": {"required": True, "content": content}}
+def describe_body(model: type[BaseModel], form_files: Sequence[str] = ()) -> Json:
+    """The document's part on the body of a route that parses it without FastAPI.
+
+    `form_files`: it is a form, which also has files of these names.
+    """
+    schema, media_type = _ref(model.__name__), "application/json"
+    if form_files:
+        schema, media_type = model.model_json_schema(), "multipart/form-data"
+        files = {"type": "array", "items": {"type": "string", "format": "binary"}}
+        schema["properties"] |= dict.fromkeys(form_files, files)
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
 
 
 def describe_response(schema: str, stream: bool = False) -> dict[int | str, Json]:
@@ -139,16 +146,18 @@ def _document(app: FastAPI, requests: Models, has_keys: bool) -> Json:
 
 
 def _schemas(requests: Models) -> Json:
-    from openai.types import FileDeleted, FileObject, Model
+    from openai.types import FileDeleted, FileObject, ImagesResponse, Model
     from openai.types.chat import ChatCompletion
     from openai.types.responses import Response
 
     interleave = (GenerationModel, ...)
     response = create_model("StoryResponse", __base__=Response, interleave=interleave)
     chat = create_model("StoryChat", __base__=ChatCompletion, interleave=interleave)
+    image = create_model("StoryImage", __base__=ImagesResponse, interleave=interleave)
     answers = (
         response,
         chat,
+        image,
         Model,
         ErrorBody,
         ModelList,

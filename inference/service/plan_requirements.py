@@ -29,7 +29,7 @@ def unmet_requirement(requirements: Json | None, event: PlanReady) -> Trajectory
     steps, allowed = event.plan.steps, requirements["max_tokens"]
     param = requirements["image_param"]
     if param and all(step.prompt is None for step in steps):
-        reason = f"{param}: the plan has no picture; describe one, or leave {param} out"
+        reason = f"{param}: the plan has no picture; describe one"
         return TrajectoryFailed(reason, refused=True)
     tokens = event.call.output_tokens or _estimate_tokens(steps)
     if allowed is not None and tokens > allowed:

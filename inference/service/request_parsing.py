@@ -244,7 +244,10 @@ class RequestParser:
         ]
 
     async def _load(self, url: str, param: str) -> EncodedImage:
-        data = await self._read(url, param)
+        return await self.check_image(await self._read(url, param), param)
+
+    async def check_image(self, data: bytes, param: str) -> EncodedImage:
+        """Bytes that a client sent as an image; APIError: they are none, or too large."""
         if len(data) > self.limits.picture_bytes:
             message = f"{len(data)} bytes; at most {self.limits.picture_bytes} are allowed"
             raise bad_request(f"{param} has {message}", param, "image_file_too_large")

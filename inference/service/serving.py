@@ -2,10 +2,12 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import wraps
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -27,6 +29,9 @@ from .run import GenerationRun
 from .settings import ServiceSettings
 
 JSON = "application/json"
+
+Endpoint = Callable[..., Awaitable[Response]]
+
 _MAX_KEY_LENGTH = 255
 
 # By default streams are cut as soon as SIGTERM arrives; here every request ends its own stream
@@ -49,10 +54,28 @@ class GenerationServing:
             APIError: it is full, or the body cannot be read or has another form.
             ClientDisconnect: the client disconnected.
         """
+        self.check_room(request)
+        return await self.bodies.read_json(request, model, cut_base64=True)
+
+    def check_room(self, request: Request) -> None:
+        """Raise APIError if the queue is full, before the body is read."""
         # With a key, the response may be stored already.
         if not request.headers.get("idempotency-key"):
             self.manager.queue.check(owner_of(request))
-        return await self.bodies.read_json(request, model, cut_base64=True)
+
+    def rate_limited(self, endpoint: Endpoint) -> Endpoint:
+        """An endpoint whose answers, errors included, say how many requests the key may send."""
+
+        @wraps(endpoint)
+        async def answer(request: Request, *args: Any, **more: Any) -> Response:
+            try:
+                response = await endpoint(request, *args, **more)
+            except APIError as error:
+                response = error.response()
+            response.headers.update(self.manager.queue.rate_limit_headers(owner_of(request)))
+            return response
+
+        return answer
 
     async def open(
         self, request: Request, body: Sequence[bytes], generation: GenerationRequest, fields: Json

@@ -12,7 +12,8 @@ from ...http.errors import RequestModel, bad_request
 from ..accepted_values import Only, ToolType
 
 _GENERATOR = "the profile's generator draws as it is set there; leave it out, or send auto"
-_TYPE = "image_generation"
+TOOL_TYPE = "image_generation"
+NO_MASK = "say in words what to change, and where"
 _FORMATS = "there are png, jpeg and webp; leave it out"
 
 
@@ -25,29 +26,19 @@ class ImageChoice(RequestModel):
     @classmethod
     def _only_type(cls, content: Any) -> Any:
         """Of another tool, the type is what is wrong, not its fields."""
-        if isinstance(content, dict) and content.get("type") not in (None, _TYPE):
+        if isinstance(content, dict) and content.get("type") not in (None, TOOL_TYPE):
             return {"type": content["type"]}
         return content
 
 
-class ImageTool(ImageChoice):
-    """The tool, with what it sets."""
+class ImageSettings(RequestModel):
+    """What the tool and the Images API both set, or refuse."""
 
-    action: Literal["auto", "generate", "edit"] | None = Field(
-        None, description="`edit`: an error without an image; `generate`: one with images"
-    )
     output_format: Literal["png", "jpeg", "webp"] | None = Field(
         None, description="Of the images; null: as they were generated"
     )
     output_compression: int | None = Field(
         None, ge=0, le=100, description="Quality of jpeg and webp; null: 100"
-    )
-    partial_images: int | None = Field(
-        None,
-        ge=0,
-        le=3,
-        description="Attempts of each step that a stream has as partial images, the first ones; "
-        "null: all",
     )
     moderation: Literal["auto", "low"] | None = Field(None, description="Without effect")
 
@@ -56,18 +47,32 @@ class ImageTool(ImageChoice):
     frame_count: Annotated[int | None, Only(_FORMATS)] = None
     frame_duration_ms: Annotated[int | None, Only(_FORMATS)] = None
     input_fidelity: Annotated[str | None, Only(_GENERATOR, ("low",))] = None
-    input_image_mask: Annotated[
-        dict[str, Any] | None, Only("say in words what to change, and where")
-    ] = None
-    model: Annotated[str | None, Only("the profile's generator draws; leave it out")] = None
     quality: Annotated[str | None, Only(_GENERATOR, ("auto",))] = None
     size: Annotated[str | None, Only(_GENERATOR, ("auto",))] = None
     svg: Annotated[dict[str, Any] | None, Only(_FORMATS)] = None
 
+
+class ImageTool(ImageChoice, ImageSettings):
+    """The tool, with what it sets."""
+
+    action: Literal["auto", "generate", "edit"] | None = Field(
+        None, description="`edit`: an error without an image; `generate`: one with images"
+    )
+    partial_images: int | None = Field(
+        None,
+        ge=0,
+        le=3,
+        description="Attempts of each step that a stream has as partial images, the first ones; "
+        "null: all",
+    )
+
+    input_image_mask: Annotated[dict[str, Any] | None, Only(NO_MASK)] = None
+    model: Annotated[str | None, Only("the profile's generator draws; leave it out")] = None
+
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "ImageTool":
         """The tool in the stored fields of a request."""
-        tools = fields.get("tools") or [{"type": _TYPE}]
+        tools = fields.get("tools") or [{"type": TOOL_TYPE}]
         return cls.model_validate(tools[0])
 
     def check_images(self, images: int) -> None:

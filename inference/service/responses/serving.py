@@ -46,7 +46,8 @@ class ResponsesServing(GenerationServing):
         path = "/v1/responses/{response_id}"
         streamed = describe_response("StoryResponse", stream=True)
         body = describe_body(ResponsesRequest)
-        app.post("/v1/responses", responses=streamed, openapi_extra=body)(self.create_response)
+        add_create = app.post("/v1/responses", responses=streamed, openapi_extra=body)
+        add_create(self.rate_limited(self.create_response))
         app.get(path, responses=streamed)(self.retrieve_response)
         app.delete(path, responses=describe_response("Deleted"))(self.delete_response)
         cancelled = describe_response("StoryResponse")

@@ -55,6 +55,18 @@ class Usage:
             "prompt_tokens_details": {"cached_tokens": 0, "images": self.input_images},
         }
 
+    def image(self) -> Json | None:
+        """The field `usage` of the Images API, likewise; what tokens stand for is not counted."""
+        if not self.calls:
+            return None
+        tokens_in, tokens_out, _ = self._totals()
+        return {
+            "input_tokens": tokens_in,
+            "input_tokens_details": {"image_tokens": 0, "text_tokens": tokens_in},
+            "output_tokens": tokens_out,
+            "total_tokens": tokens_in + tokens_out,
+        }
+
     def by_role(self) -> Json:
         """Calls and tokens of each role; null: its backend counts no tokens."""
         roles = dict.fromkeys(call.role for call in self.calls)

@@ -13,6 +13,8 @@ def test_the_document_has_every_route_and_schema(service):
         "/v1/responses/{response_id}/cancel",
         "/v1/responses/{response_id}/input_items",
         "/v1/chat/completions",
+        "/v1/images/generations",
+        "/v1/images/edits",
         "/v1/files",
         "/v1/files/{file_id}",
         "/v1/files/{file_id}/content",

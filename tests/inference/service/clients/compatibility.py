@@ -24,7 +24,17 @@ PAGE_HEAD = (
     "(`bearer` is the same).\n\n"
     "In a browser, pages of other origins change nothing: whatever is not GET, HEAD or OPTIONS "
     "gets 403, unless `service.cors_origins: [https://app.example]` has their origin, which "
-    "then gets CORS, preflights included. A reverse proxy should pass `Host` on.\n"
+    "then gets CORS, preflights included. A reverse proxy should pass `Host` on.\n\n"
+    "Answers to new requests (`/v1/responses`, `/v1/chat/completions`, `/v1/images/*`), errors "
+    "included, have OpenAI's headers `x-ratelimit-*-requests`. They count requests that wait or "
+    "run at the same time, not those of a minute: `limit` is how many the key may have "
+    "(`service.per_key`; without keys, or where it is lower, `running` and `waiting` together), "
+    "`remaining` how many more would be taken now, `reset` the expected time until one is, `0s` "
+    "while there is room. The answered request counts until it has ended and is stored. A 429 "
+    "also has `Retry-After`, with the same time.\n\n"
+    "`/v1/images/generations` and `/v1/images/edits` generate the whole sequence and answer with "
+    "its last image; `interleave.generation_id` of the answer, after `resp_`, is the id of the "
+    "Response that has the others. `usage` counts all tokens of planner and critic as text.\n"
 )
 
 

@@ -1,7 +1,7 @@
 // Vercel's AI SDK with its provider for OpenAI, with both APIs.
 
 import { createOpenAI } from "@ai-sdk/openai";
-import { Output, generateText, streamText, tool } from "ai";
+import { Output, experimental_generateImage as generateImage, generateText, streamText, tool } from "ai";
 import { z } from "zod";
 import { QUESTION, URL, call, report } from "./calls.mjs";
 
@@ -77,6 +77,11 @@ await call("responses: image input", async () => {
   const content = [{ type: "text", text: "Add a yellow sun" }, { type: "image", image }];
   const messages = [{ role: "user", content }];
   return (await generateText({ model, messages, maxRetries: 0 })).text;
+});
+
+await call("generateImage", async () => {
+  const settings = { prompt: QUESTION, maxRetries: 0 };
+  return (await generateImage({ ...settings, model: openai.image("interleave") })).image.base64;
 });
 
 report();

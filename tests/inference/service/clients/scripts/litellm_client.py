@@ -39,6 +39,11 @@ def _():
     return kinds[-1] == "response.completed"
 
 
+@call("image_generation")
+def _():
+    return litellm.image_generation(prompt=QUESTION, **SETTINGS).data[0].b64_json
+
+
 @call("completion(tools)")
 def _():
     return litellm.completion(messages=MESSAGES, tools=[FUNCTION], **SETTINGS)

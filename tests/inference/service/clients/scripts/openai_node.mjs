@@ -151,6 +151,18 @@ await call("chat.completions.runTools", async () => {
   return client.chat.completions.runTools({ ...chat, tools }).finalContent();
 });
 
+await call("images.generate", async () => {
+  const answer = await client.images.generate({ model, prompt: QUESTION });
+  return answer.data[0].b64_json && answer.usage;
+});
+
+await call("images.edit", async () => {
+  const data = Buffer.from(imagesOf(first)[0].result, "base64");
+  const image = await toFile(data, "house.png", { type: "image/png" });
+  const answer = await client.images.edit({ model, image, prompt: "Add a yellow sun" });
+  return answer.interleave.given.length === 1 && answer.data[0].b64_json;
+});
+
 await call("models", async () => {
   const models = await collect(client.models.list());
   return (await client.models.retrieve(models[0].id)).id;

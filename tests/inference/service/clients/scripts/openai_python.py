@@ -198,6 +198,29 @@ def _():
     return create(model="interleave", messages=MESSAGES, tools=[CHAT_FUNCTION])
 
 
+@call("images.generate")
+def _():
+    answer = client.images.generate(model="interleave", prompt=QUESTION)
+    return base64.b64decode(answer.data[0].b64_json).startswith(b"\x89PNG") and answer.usage
+
+
+@call("images.edit")
+def _():
+    file = ("a.png", io.BytesIO(base64.b64decode(image)))
+    answer = client.images.edit(model="interleave", image=file, prompt="Add a yellow sun")
+    return answer.interleave["given"] and answer.data[0].b64_json
+
+
+@call("images.generate(n)")
+def _():
+    return client.images.generate(model="interleave", prompt=QUESTION, n=2)
+
+
+@call("images.generate(stream)")
+def _():
+    return list(client.images.generate(model="interleave", prompt=QUESTION, stream=True))
+
+
 @call("models")
 def _():
     return client.models.retrieve(client.models.list().data[0].id)

@@ -1,0 +1,152 @@
+"""The Images API, with the official client: the last image of a sequence."""
+
+import io
+
+import openai
+import pytest
+
+from tests.inference.service.running_service import (
+    HOUSE,
+    SNOWMAN,
+    Barrier,
+    BlockedPlanner,
+    decode_image,
+    error_of,
+    images_of,
+    running_service,
+    sketch_roles,
+    wait_until,
+)
+
+GENERATIONS, EDITS = "/v1/images/generations", "/v1/images/edits"
+
+
+@pytest.fixture(scope="module")
+def house(client):
+    """An image to edit, as a file."""
+    answer = client.images.generate(prompt=HOUSE)
+    return ("house.png", decode_image(answer.data[0].b64_json).data, "image/png")
+
+
+def test_an_answer_is_the_last_image_of_the_sequence(client):
+    answer = client.images.generate(
+        model="interleave", prompt=SNOWMAN, n=1, size="auto", response_format="b64_json"
+    )
+    type(answer).model_validate(answer.model_dump())
+    images = images_of(client.responses.create(input=SNOWMAN))
+    [image] = answer.data
+    assert len(images) > 1 and decode_image(image.b64_json) == images[-1]
+    step = answer.interleave["steps"][-1]
+    assert image.revised_prompt == step["attempts"][step["iteration"]]["prompt"]
+    assert answer.created and answer.output_format == "png"
+    assert answer.usage.total_tokens == answer.usage.input_tokens + answer.usage.output_tokens
+    stored = client.responses.retrieve(f"resp_{answer.interleave['generation_id']}")
+    assert images_of(stored) == images
+
+
+def test_an_edit_begins_with_the_images_of_the_form(client, house):
+    given = decode_image(client.images.generate(prompt=HOUSE).data[0].b64_json).sha256
+    for files in (house, [house]):
+        answer = client.images.edit(image=files, prompt="Add a yellow sun")
+        assert answer.interleave["given"] == [given]
+        assert decode_image(answer.data[0].b64_json).sha256 != given
+
+
+def test_images_have_the_format_that_is_asked_for(client, house):
+    options = {"output_format": "jpeg", "output_compression": 60}
+    created = client.images.generate(prompt=HOUSE, **options)
+    edited = client.images.edit(image=house, prompt="Add a yellow sun", **options)
+    for answer in (created, edited):
+        assert decode_image(answer.data[0].b64_json).mime == "image/jpeg"
+        assert answer.output_format == "jpeg"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("n", 2),
+        ("size", "1024x1024"),
+        ("quality", "high"),
+        ("background", "transparent"),
+        ("response_format", "url"),
+        ("partial_images", 1),
+        ("stream", True),
+        ("style", "natural"),
+        ("output_format", "gif"),
+        ("moderation", "none"),
+    ],
+)
+def test_what_is_not_honoured_is_refused_by_name(service, house, field, value):
+    created = service.post(GENERATIONS, json={"prompt": HOUSE, field: value})
+    form = {"prompt": HOUSE, field: str(value).lower() if value is True else str(value)}
+    edited = service.post(EDITS, data=form, files={"image": house})
+    for answer in (created, edited):
+        error = error_of(answer, 400)
+        assert error["param"] == field and error["code"] in ("unsupported_value", "invalid_value")
+
+
+def test_forms_are_checked(service, client, house):
+    with pytest.raises(openai.BadRequestError, match="mask: it is not supported here"):
+        client.images.edit(image=house, mask=house, prompt=HOUSE)
+    with pytest.raises(openai.BadRequestError, match="image is not a PNG, JPEG or WebP"):
+        client.images.edit(image=io.BytesIO(b"no image"), prompt=HOUSE)
+    prompt = {"prompt": (None, HOUSE)}
+    missing = error_of(service.post(EDITS, files=prompt), 400)
+    assert (missing["param"], missing["code"]) == ("image", "missing_required_parameter")
+    unknown = error_of(service.post(EDITS, files=prompt | {"picture": house}), 400)
+    assert (unknown["param"], unknown["code"]) == ("picture", "unknown_parameter")
+    head = {"Content-Type": "multipart/form-data; boundary=b; charset=utf-7"}
+    surrogate = b'--b\r\nContent-Disposition: form-data; name="+2AA-"\r\n\r\nx\r\n--b--\r\n'
+    error_of(service.post(EDITS, content=surrogate, headers=head), 400)
+    many = error_of(service.post(EDITS, files=[*prompt.items(), *[("image[]", house)] * 17]), 400)
+    assert many["code"] == "too_many_images"
+
+
+def test_requests_without_an_image_are_refused(client, house):
+    with pytest.raises(openai.BadRequestError, match="zzz") as refused:
+        client.images.generate(prompt="zzz")
+    assert refused.value.code == "invalid_prompt"
+    with pytest.raises(openai.BadRequestError, match="prompt: the plan has no picture") as refused:
+        client.images.edit(image=house, prompt="Describe this picture in words")
+    assert refused.value.code == "invalid_prompt"
+    with pytest.raises(openai.BadRequestError, match="no words"):
+        client.images.generate(prompt=" ")
+    with pytest.raises(openai.NotFoundError):
+        client.images.generate(model="gpt-image-9", prompt=HOUSE)
+
+
+def test_an_edit_under_an_idempotency_key_is_made_once(client, house):
+    headers = {"Idempotency-Key": "an-edit"}
+    edit = client.images.edit
+    first, again = (
+        edit(image=house, prompt="Add a yellow sun", extra_headers=headers) for _ in range(2)
+    )
+    assert first == again
+    with pytest.raises(openai.UnprocessableEntityError):
+        edit(image=house, prompt="Add a red sun", extra_headers=headers)
+
+
+def test_answers_say_how_many_requests_a_key_may_send(home):
+    barrier, roles = Barrier(), sketch_roles(home)
+    roles = sketch_roles(home, planner=BlockedPlanner(roles.planner, barrier))
+    keys = ("key-of-the-first", "key-of-the-second")
+    with running_service(home, roles, keys, running=2, waiting=1, per_key=2) as service:
+
+        def post(key, path="/v1/responses", **more):
+            body = {"input": HOUSE, "background": True} if path == "/v1/responses" else more
+            answer = service.post(path, json=body, headers={"Authorization": f"Bearer {key}"})
+            names = ("limit", "remaining", "reset")
+            limits = [answer.headers[f"x-ratelimit-{name}-requests"] for name in names]
+            return answer, limits
+
+        assert post(keys[0])[1] == ["2", "1", "0s"]
+        _, (limit, remaining, reset) = post(keys[0])
+        assert (limit, remaining) == ("2", "0") and int(reset.removesuffix("s")) >= 1
+        wait_until(lambda: barrier.waiting == 2)
+        chat = {"messages": [{"role": "user", "content": HOUSE}]}
+        for path, body in (("/v1/chat/completions", chat), (GENERATIONS, {"prompt": HOUSE})):
+            rejected, limits = post(keys[0], path, **body)
+            assert error_of(rejected, 429)["code"] == "rate_limit_exceeded"
+            assert limits == ["2", "0", f"{rejected.headers['retry-after']}s"]
+        assert post(keys[1])[1][:2] == ["2", "0"]  # the queue is full for all
+        barrier.opened.set()
