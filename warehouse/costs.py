@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import duckdb
 from pydantic import BaseModel, Field
 
-from schemas import StorageError
+from schemas import COSTS, StorageError
 
 from .home import Home
 from .storage import first_line
@@ -60,21 +60,29 @@ class CostReport(BaseModel):
 
 
 def cost_report(
-    home: Home, by: Sequence[By] = GROUPINGS, since: date | None = None, most: int = 100
+    home: Home,
+    by: Sequence[By] = GROUPINGS,
+    since: date | None = None,
+    most: int = 100,
+    call_ids: Sequence[str] | None = None,
 ) -> CostReport:
     """Sums over all, and by each of some columns; the ledger is read once.
 
     Args:
         since: first day, UTC; None: all.
         most: groups of a table, at most; of days the last ones.
+        call_ids: only these calls, without trainings and servers; None: all.
 
     Raises:
         StorageError: a table cannot be read.
     """
     with closing(connect(home, read_only=False)) as connection:
+        view = "costs" if call_ids is None else f"({_COSTS_OF_CALLS})"
+        ids = [] if call_ids is None else [call_ids]
         try:
             connection.execute(
-                "CREATE TEMP TABLE found AS SELECT * FROM costs WHERE day >= ?", [since or date.min]
+                f"CREATE TEMP TABLE found AS SELECT * FROM {view} WHERE day >= ?",
+                [*ids, since or date.min],
             )
         except duckdb.Error as error:
             raise StorageError(first_line(error)) from error
@@ -82,6 +90,15 @@ def cost_report(
         tables = {column: _table(connection, column, most) for column in by}
         return CostReport(total=Costs.model_validate(total), tables=tables)
 
+
+# The view, of other tables under the names of its own.
+_COSTS_OF_CALLS = f"""
+    WITH model_calls AS (
+        SELECT * FROM main.model_calls WHERE call_id IN (SELECT unnest(CAST(? AS VARCHAR[])))),
+    checkpoints AS (SELECT * FROM main.checkpoints WHERE false),
+    server_hours AS (SELECT * FROM main.server_hours WHERE false)
+    {COSTS.sql}
+"""
 
 _SUMS = ", ".join(
     f"CAST(sum({name}) AS {'DOUBLE' if info.annotation == float | None else 'BIGINT'}) AS {name}"

@@ -101,6 +101,11 @@ def request_hash(role: Role, backend: Backend, content: dict[str, Any]) -> str:
     return stable_hash(role, backend.backend, backend.model, content)
 
 
+def call_id(asset: str, shard: str, key: CallKey, earlier: int) -> str:
+    """Id of a call. `shard`: that of its journal; `earlier`: calls with this key before it."""
+    return stable_hash(asset, shard, *key, earlier)
+
+
 class JournaledCalls(Generic[R]):
     """Calls for one shard of one asset; a context manager that owns its journal.
 
@@ -246,7 +251,7 @@ class JournaledCalls(Generic[R]):
         )
 
     def _call_id(self, key: CallKey) -> str:
-        return stable_hash(self._asset, self._shard, *key, self._index.counts[key])
+        return call_id(self._asset, self._shard, key, self._index.counts[key])
 
     async def _store_answer(self, role: Role, outcome: CallOutcome[T]) -> dict[str, Any] | None:
         """The answer as JSON, its image stored; an image that cannot be decoded is an error."""

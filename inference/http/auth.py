@@ -33,6 +33,10 @@ class Keys:
     def required(self) -> bool:
         return bool(self._owners)
 
+    @property
+    def several(self) -> bool:
+        return len(self._owners) > 1
+
     def owner(self, authorization: bytes) -> str | None:
         """Id of the caller with that header, the same for the same key; None: the key is wrong.
 

@@ -192,7 +192,7 @@ def make_app(
     app.include_router(settings_router(manager, defaults))
     app.include_router(benchmark_router(manager.home, render_report))
     app.include_router(review_router(manager.home, bodies))
-    app.include_router(costs_router(manager.home, budget))
+    app.include_router(costs_router(manager.home, budget, manager.store, keys.several))
     add_openapi_route(
         app, [ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest], keys.required
     )

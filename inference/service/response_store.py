@@ -113,6 +113,13 @@ class ResponseStore:
         with self._file.transaction() as connection:
             return int(connection.execute(query, (owner, *terms)).fetchone()[0])
 
+    def generation_ids(self, owner: str) -> list[str]:
+        """The ids of an owner's requests."""
+        column = "json_extract(CAST(request AS TEXT), '$.generation_id')"
+        with self._file.transaction() as connection:
+            query = f"SELECT {column} FROM responses WHERE owner = ?"
+            return [name for (name,) in connection.execute(query, (owner,))]
+
     def begin(self, stored: StoredResponse) -> None:
         """Add a request that is about to run, or to run again."""
         row = vars(stored) | {"request": orjson.dumps(stored.request)}
@@ -150,9 +157,13 @@ class ResponseStore:
         """
         return self._select(condition, oldest, retention.responses)
 
-    def unsettled(self) -> list[StoredResponse]:
-        """Requests that were begun and not settled, oldest first."""
-        return self._select("settled = 0 ORDER BY created_at, rowid")
+    def settle_unfinished(self, status: str, events: bytes) -> int:
+        """Store that all requests that are not settled ended so; how many there were."""
+        return self._execute(
+            "UPDATE responses SET status = ?, events = ?, resumable = 1, settled = 1 "
+            "WHERE settled = 0",
+            *(status, events),
+        )
 
     def close(self) -> None:
         self._file.close()

@@ -49,11 +49,12 @@ export async function showCosts() {
   }
 }
 
-function show({ total, tables, budget }) {
+function show({ total, tables, own, budget }) {
   const days = tables.day.groups;
-  byId("costs-found").textContent = days.length
+  const found = days.length
     ? `${count(tables.day.total, "day")}, ${days[0].name} to ${days.at(-1).name}.`
     : "No calls and no trainings yet.";
+  byId("costs-found").textContent = own ? `${found} Only stored requests of your key.` : found;
   const shown = days.length ? [totalsOf(total), plotOf(days)] : [];
   const sections = days.length ? Object.keys(TABLES).map((by) => tableOf(by, tables[by])) : [];
   byId("costs-sums").replaceChildren(

@@ -8,7 +8,13 @@ from inference.backends.providers.spending import SPENDING_FILE
 from schemas.trajectories import MODEL_CALLS
 from tests.helpers.ledger import START, model_call
 from tests.helpers.spending import spend
-from tests.inference.service.running_service import error_of, running_service
+from tests.inference.service.running_service import (
+    HOUSE,
+    SNOWMAN,
+    error_of,
+    running_service,
+    wait_until,
+)
 from tests.inference.service.studio.studio_page import BROWSER, is_wider_than_screen, open_page
 from tests.inference.service.studio.test_access import FAINT_TEXTS
 from warehouse import Home
@@ -55,6 +61,26 @@ def test_a_first_day(service):
     assert "since" in error_of(response, 400)["message"]
 
 
+def test_of_several_keys_each_reads_its_own_costs(tmp_path):
+    """Also where they sent the same text, so that their calls are alike and in one partition."""
+
+    def costs(key):
+        headers = {"Authorization": f"Bearer {key}"}
+        return service.get("/studio/costs", headers=headers).json()
+
+    home, budget = Home(str(tmp_path)), BudgetSettings(usd=100)
+    home.lake.write(MODEL_CALLS, [model_call(1)], "trajectories-a-0000")
+    with running_service(home, keys=("one", "two", "none"), budget=budget) as service:
+        sent = [("one", HOUSE), ("two", HOUSE), ("two", SNOWMAN)]
+        made = [service.client(key=key).responses.create(input=text) for key, text in sent]
+        usage = [response.interleave["usage"].values() for response in made]
+        calls = [sum(role["calls"] for role in roles) for roles in usage]
+        wait_until(lambda: costs("two")["total"]["calls"] == calls[1] + calls[2])
+        one, none = costs("one"), costs("none")
+    assert (one["total"]["calls"], none["total"]["calls"]) == (calls[0], None)
+    assert one["own"] and one["budget"] is None and "a-0000" not in str(one["tables"])
+
+
 def test_a_home_without_calls_or_budget(tmp_path):
     with running_service(Home(str(tmp_path))) as service:
         costs = service.get("/studio/costs").json()
@@ -83,3 +109,13 @@ class TestPage:
             page.get_by_label("Since").fill("2026-11-21")
             page.get_by_role("button", name="Show", exact=True).click()
             expect(page.get_by_text("1 day, 2026-11-21 to 2026-11-21.")).to_be_visible()
+
+    def test_it_says_that_a_key_sees_its_own_requests(self, browser, tmp_path):
+        with (
+            running_service(Home(str(tmp_path)), keys=("one", "two")) as service,
+            open_page(browser, service.url) as page,
+        ):
+            page.get_by_role("link", name="Costs").click()
+            page.get_by_role("dialog").get_by_label("API key").fill("one")
+            page.keyboard.press("Enter")
+            expect(page.get_by_text("Only stored requests of your key.")).to_be_visible()
