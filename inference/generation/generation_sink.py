@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -112,8 +112,12 @@ class LakeSink:
         self._log, self._rotated = RequestLog(home), list[Journal]()
         self.problem: str | None = None
 
+    def accept(self, generation_id: str, content: dict[str, Any]) -> None:
+        """A request is about to wait; after a kill, `recover` gets `content`."""
+        self._log.accept(generation_id, content)
+
     def begin(self, generation_id: str, content: dict[str, Any]) -> None:
-        """A request is about to run; after a kill, `recover` gets `content`."""
+        """A request is about to run; likewise."""
         self._log.begin(generation_id, content)
 
     def add(self, rows: Rows, generation_id: str, resumable: bool) -> None:
@@ -137,14 +141,14 @@ class LakeSink:
             self._pending = [each for each in self._pending if each.partition != own]
             for partition in self._pending:
                 partition.remove(generation_id, call_ids)
-            await _in_thread(_remove_from_lake, self._home, generation_id, call_ids)
+            await _in_thread(_remove_from_lake, self._home, {generation_id: call_ids})
 
     async def erase(self, generation_id: str) -> None:
         """Delete the content of a request with the next `flush`; its calls stay."""
         async with self._write_lock:
             self._log.erase(generation_id)
             if not any(each.remove(generation_id) for each in self._pending):
-                await _in_thread(_remove_from_lake, self._home, generation_id)
+                await _in_thread(_remove_from_lake, self._home, {generation_id: ()})
 
     async def flush(self) -> None:
         async with self._write_lock:
@@ -154,8 +158,8 @@ class LakeSink:
                 await self._write(partition)
             unfinished = [each for each in self._pending[:-1] if each.dirty]
             self._pending = unfinished + self._pending[-1:]
-            while self._rotated:
-                await _in_thread(remove_file, self._rotated.pop())
+            while self._rotated:  # the oldest first: a later one may end what it began
+                await _in_thread(remove_file, self._rotated.pop(0))
 
     async def flush_periodically(self) -> None:
         while True:
@@ -176,44 +180,48 @@ class LakeSink:
         self._log.close()
 
     def recover(self, interrupted: Callable[[Entry], Rows]) -> int:
-        """Write the rows that killed processes left in their logs; how many requests were running.
+        """Write the rows that killed processes left in their logs; how many were interrupted.
+
+        All requests at once, since there may be thousands and their clients wait.
 
         Args:
-            interrupted: the rows of a request that was running.
+            interrupted: the rows of a request that waited or ran.
         """
         abandoned = self._log.abandoned()
-        partitions: dict[str, PendingPartition] = {}
-        running: dict[str, Entry] = {}
-
-        def add(partition: str, rows: Rows) -> None:
-            if partition not in partitions:
-                partitions[partition] = PendingPartition.stored(self._home.lake, partition)
-            partitions[partition].add(rows)
+        partitions: dict[str, PendingPartition] = {}  # only with the rows of the logs
+        unfinished: dict[str, Entry] = {}
+        removed: dict[str, set[str]] = defaultdict(set)  # request -> calls of its earlier runs
 
         def remove(generation_id: str, call_ids: Collection[str]) -> None:
             for partition in partitions.values():
                 partition.remove(generation_id, call_ids)
-            _remove_from_lake(self._home, generation_id, call_ids)
+            removed[generation_id].update(call_ids)
 
         for entry in (entry for _, entries in abandoned for entry in entries):
             match entry.kind:
-                case "begun":
-                    running[entry.generation_id] = entry
+                case "accepted" | "begun":
+                    unfinished[entry.generation_id] = entry
                 case "ended":
-                    running.pop(entry.generation_id, None)
-                    add(entry.content["partition"], entry.rows())
+                    unfinished.pop(entry.generation_id, None)
+                    name = entry.content["partition"]
+                    own = PendingPartition(name.removeprefix(REQUESTS))
+                    partitions.setdefault(name, own).add(entry.rows())
                 case "discarded" | "erased":
                     remove(entry.generation_id, entry.content.get("calls", ()))
-        for generation_id, entry in running.items():
+        last = PendingPartition()
+        for generation_id, entry in unfinished.items():
             rows = interrupted(entry)
             calls = [row.call_id for row in rows[MODEL_CALLS] if isinstance(row, ModelCallRow)]
-            remove(generation_id, calls)  # of an earlier run
-            add(REQUESTS + generation_id, rows)
-        for partition in partitions.values():
-            self._replace(partition.partition, partition.rows())
+            remove(generation_id, calls)
+            last.add(rows)
+        _remove_from_lake(self._home, removed)
+        for partition in [*partitions.values(), *([last] if unfinished else [])]:
+            stored = PendingPartition.stored(self._home.lake, partition.partition)
+            stored.add(partition.rows())
+            self._replace(stored.partition, stored.rows())
         for file, _ in abandoned:
             remove_file(file)
-        return len(running)
+        return len(unfinished)
 
     async def _write(self, partition: PendingPartition) -> None:
         partition.dirty = False
@@ -237,33 +245,42 @@ def _key(table: Table, row: Row) -> tuple[object, ...]:
     return tuple(getattr(row, column) for column in table.key)
 
 
-def _remove_from_lake(home: Home, generation_id: str, call_ids: Collection[str] = ()) -> None:
-    """Delete calls, then the content of a request; after a kill, do it again."""
-    own = REQUESTS + generation_id
-    shards = [own] if home.lake.exists(GENERATIONS, own) else _shards_of(home, generation_id)
-    for shard in shards:
-        condition = pc.field("generation_id") == generation_id
-        for request in home.lake.read(GENERATIONS, [shard], where=condition).to_pylist():
-            if call_ids:
-                others = ~pc.field("call_id").isin(list(call_ids))
-                _keep_rows(home.lake, MODEL_CALLS, shard, others)
-            for table, column in _CONTENT.items():
-                if (value := request[column]) is not None:  # one without a plan has no such rows
-                    _keep_rows(home.lake, table, shard, pc.field(column) != value)
+def _remove_from_lake(home: Home, removed: Mapping[str, Collection[str]]) -> None:
+    """Delete calls, then the content of requests; after a kill, do it again.
+
+    `removed`: request -> ids of its calls to delete.
+    """
+    condition = pc.field("generation_id").isin(list(removed))
+    for shard in _shards_of(home, removed):
+        requests = home.lake.read(GENERATIONS, [shard], where=condition).to_pylist()
+        calls = [call_id for each in requests for call_id in removed[each["generation_id"]]]
+        _remove_rows(home.lake, MODEL_CALLS, shard, "call_id", calls)
+        for table, column in _CONTENT.items():
+            # One without a plan has no such rows.
+            values = [each[column] for each in requests if each[column] is not None]
+            _remove_rows(home.lake, table, shard, column, values)
 
 
-def _shards_of(home: Home, generation_id: str) -> list[str]:
+def _shards_of(home: Home, generation_ids: Collection[str]) -> list[str]:
+    """The partitions that have rows of some requests."""
     from warehouse.sql import run_query
 
-    if home.lake.is_absent(GENERATIONS):
+    if not generation_ids or home.lake.is_absent(GENERATIONS):
         return []
-    name = safe_name(generation_id, "request")
-    found = run_query(home, f"select shard from generations where generation_id = '{name}'")
-    return [str(row["shard"]) for row in found.to_pylist()]
+    names = [safe_name(each, "request") for each in generation_ids]
+    if len(names) == 1 and home.lake.exists(GENERATIONS, own := REQUESTS + names[0]):
+        return [own]
+    listed = ", ".join(f"'{name}'" for name in names)
+    query = f"select distinct shard from generations where generation_id in ({listed})"
+    return [str(row["shard"]) for row in run_query(home, query).to_pylist()]
 
 
-def _keep_rows(lake: Lake, table: Table, shard: str, where: Any) -> None:
-    _replace_rows(lake, table, lake.read(table, [shard], where=where), shard)
+def _remove_rows(
+    lake: Lake, table: Table, shard: str, column: str, values: Sequence[object]
+) -> None:
+    if values:
+        others = ~pc.field(column).isin(values)
+        _replace_rows(lake, table, lake.read(table, [shard], where=others), shard)
 
 
 def _replace_rows(lake: Lake, table: Table, rows: Sequence[Row] | pa.Table, partition: str) -> None:

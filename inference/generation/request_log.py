@@ -1,4 +1,4 @@
-"""A local log of requests that are running, and of rows that are not in the lake yet.
+"""A local log of requests that wait or run, and of rows that are not in the lake yet.
 
 It survives kills. Each process appends to files of its own, which it locks. A file is removed once
 the lake has its rows; files that no process locks are those of killed ones.
@@ -28,12 +28,13 @@ _BY_NAME = {table.name: table for table in TABLES}
 class Entry:
     """A line of the log.
 
-    `begun`: a request runs, `content` says which. `ended`: its rows are `content["rows"]`, for the
-    partition `content["partition"]`. `discarded`: its earlier rows are deleted, because it runs
-    again; `content["calls"]` are the ids of its calls. `erased`: its content is deleted.
+    `accepted`: a request waits, `content` says which. `begun`: likewise, it runs. `ended`: its rows
+    are `content["rows"]`, for the partition `content["partition"]`. `discarded`: its earlier rows
+    are deleted, because it runs again; `content["calls"]` are the ids of its calls. `erased`: its
+    content is deleted.
     """
 
-    kind: Literal["begun", "ended", "discarded", "erased"]
+    kind: Literal["accepted", "begun", "ended", "discarded", "erased"]
     generation_id: str
     content: dict[str, Any]
 
@@ -54,16 +55,17 @@ class RequestLog:
     def __init__(self, home: Home) -> None:
         self._folder = home.local / _FOLDER
         self._name, self._number = secrets.token_hex(8), 0
-        self._running: dict[str, Entry] = {}
+        self._unfinished: dict[str, Entry] = {}
         self._current: Journal | None = None
 
+    def accept(self, generation_id: str, content: dict[str, Any]) -> None:
+        self._add_unfinished(Entry("accepted", generation_id, content))
+
     def begin(self, generation_id: str, content: dict[str, Any]) -> None:
-        entry = Entry("begun", generation_id, content)
-        self._append(entry)
-        self._running[generation_id] = entry
+        self._add_unfinished(Entry("begun", generation_id, content))
 
     def end(self, generation_id: str, partition: str, rows: Rows) -> None:
-        self._running.pop(generation_id, None)
+        self._unfinished.pop(generation_id, None)
         dumped = {
             table.name: [row.model_dump(mode="json") for row in added]
             for table, added in rows.items()
@@ -77,15 +79,15 @@ class RequestLog:
         self._append(Entry("erased", generation_id, {}))
 
     def rotate(self) -> Journal | None:
-        """Begin a new file, with the running requests; returns the old one, for `remove_file`."""
+        """Begin a new file, with unfinished requests; returns the old one, for `remove_file`."""
         old, self._current = self._current, None
         if old:
-            for entry in self._running.values():
+            for entry in self._unfinished.values():
                 self._append(entry)
         return old
 
     def close(self) -> None:
-        """Leave the file, which has only requests that still run, to the next process."""
+        """Leave the file, which has only unfinished requests, to the next process."""
         if self._current:
             self._current.close()
             self._current = None
@@ -101,6 +103,10 @@ class RequestLog:
                 continue
             found.append((file, [Entry(**record) for record in file.records()]))
         return found
+
+    def _add_unfinished(self, entry: Entry) -> None:
+        self._append(entry)
+        self._unfinished[entry.generation_id] = entry
 
     def _append(self, entry: Entry) -> None:
         if self._current is None:

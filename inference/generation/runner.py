@@ -25,7 +25,15 @@ from ..engine.call_index import CallIndex
 from ..engine.calls import CallSite, ModelCalls
 from ..engine.hashing import stable_hash
 from ..engine.retry import CallFailedError, RetryingCaller, summarize_error
-from ..events import Event, PlanReady, RequestUnderstood, TrajectoryFailed, TrajectoryFinished
+from ..events import (
+    Ending,
+    Event,
+    PlanReady,
+    RequestUnderstood,
+    RunTerminated,
+    TrajectoryFailed,
+    TrajectoryFinished,
+)
 from ..loop import Loop
 from ..roles import (
     Generator,
@@ -63,6 +71,7 @@ class GenerationRunner:
     def __init__(self, home: Home, limits: Limits, collected: list[Rows] | None = None) -> None:
         self._home, self._caller = home, RetryingCaller(limits)
         self._sink, self._collected = LakeSink(home), collected
+        self._waiting: dict[str, datetime] = {}  # accepted requests -> when
 
     async def __aenter__(self) -> "GenerationRunner":
         await asyncio.to_thread(self._recover)
@@ -78,19 +87,42 @@ class GenerationRunner:
         """Why rows cannot be written to the lake at the moment; None: they can."""
         return self._sink.problem
 
+    def accept(self, request: GenerationRequest) -> None:
+        """Have a request known to the next process before it runs; `run` or `end_waiting` follows.
+
+        Raises:
+            StorageError: the home cannot be written; the request is not accepted.
+        """
+        started_at = datetime.now(UTC)
+        self._sink.accept(request.generation_id, _log_content(request, started_at))
+        self._waiting[request.generation_id] = started_at
+
+    def end_waiting(self, request: GenerationRequest, ending: Ending | None) -> None:
+        """Add the row of an accepted request, unless it ran; `ending` None: it has no row."""
+        started_at = self._waiting.pop(request.generation_id, None)
+        if started_at is None:
+            return
+        rows: Rows = {}
+        if ending and not request.resumes:  # its earlier run has a row, with the calls
+            status, error = _status_of(ending)
+            row = _row_without_result(request, [], started_at, status=status, error=error)
+            rows = {GENERATIONS: [row]}
+        self._add(request, rows, resumable=False)
+
     async def run(
         self, request: GenerationRequest, roles: Roles, check_plan: PlanCheck | None = None
     ) -> AsyncGenerator[Event, None]:
         """The events of a request, the last one `TrajectoryFinished` or `TrajectoryFailed`.
 
-        A plan that `check_plan` rejects is not drawn. Closing the generator early cancels the
-        request. One with the `generation_id` of an earlier
-        one and the same roles reuses its finished calls; its rows replace the earlier ones.
+        Before the last one its rows are in the log, so that a kill does not lose what a client has
+        seen to end. A plan that `check_plan` rejects is not drawn. Closing the generator early
+        cancels the request. One with the `generation_id` of an earlier one and the same roles
+        reuses its finished calls; its rows replace the earlier ones.
 
         Raises:
             StorageError: the lake cannot be written, or another process runs this request.
         """
-        recorder = _RowRecorder(request, roles)
+        recorder, ending = _RowRecorder(request, roles), None
         calls = ModelCalls(self._home, ASSET, request.generation_id, roles, self._caller)
         await asyncio.to_thread(calls.__enter__)  # reads the journal, which may be remote
         with ExitStack() as stack:
@@ -103,13 +135,18 @@ class GenerationRunner:
                 ) as events:
                     async for event in events:
                         recorder.note(event)
-                        yield event
+                        if isinstance(event, Ending):
+                            ending = event
+                        else:
+                            yield event
             finally:
                 rows = recorder.rows(calls.ledger())
                 if self._collected is None:
                     self._add(request, rows, recorder.is_resumable)
                 else:
                     self._collected.append(rows)
+        if ending:
+            yield ending
 
     async def erase(self, generation_id: str) -> None:
         """Delete the content of a finished request, by the next `flush` at the latest.
@@ -129,31 +166,25 @@ class GenerationRunner:
 
     def _interrupted_rows(self, entry: Entry) -> Rows:
         """The row of a request whose process was killed, and those of its journal's calls."""
-        request = restore_request(entry.generation_id, entry.content, self._home.images)
-        calls = CallIndex.read(self._home.journal(ASSET, request.generation_id)).ledger()
-        names: dict[Role, str] = {call.role: f"{call.backend}/{call.model}" for call in calls}
-        row = _generation_row(
+        content = entry.content
+        request = restore_request(entry.generation_id, content, self._home.images)
+        calls: list[ModelCallRow] = []
+        if entry.kind == "begun" or content["resumes"]:
+            calls = CallIndex.read(self._home.journal(ASSET, request.generation_id)).ledger()
+        row = _row_without_result(
             request,
             calls,
-            plan_id=None,
-            trajectory_id=stable_hash("interrupted", request.generation_id),
+            datetime.fromisoformat(content["started_at"]),
             status="interrupted",
             error="the process was stopped before it was finished",
-            **{role: names.get(role) for role in LOOP_ROLES if role != "scorer"},
-            steps=0,
-            attempts=sum(call.role == "generator" for call in calls),
-            wasted_draws=0,
-            images=[],
-            seconds=sum(call.seconds for call in calls),
-            started_at=datetime.fromisoformat(entry.content["started_at"]),
         )
         return {GENERATIONS: [row], MODEL_CALLS: calls}
 
     async def _begin(self, request: GenerationRequest, calls: Sequence[ModelCallRow]) -> None:
-        content = dump_request(request) | {"started_at": datetime.now(UTC).isoformat()}
-        self._sink.begin(request.generation_id, content)
+        self._sink.begin(request.generation_id, _log_content(request, datetime.now(UTC)))
         if request.resumes or calls:
             await self._sink.discard(request.generation_id, [call.call_id for call in calls])
+        self._waiting.pop(request.generation_id, None)
 
     def _add(self, request: GenerationRequest, rows: Rows, resumable: bool) -> None:
         try:
@@ -225,11 +256,11 @@ class _RowRecorder:
                 # An id of this request: other requests may get the same plan.
                 own_id = {"plan_id": stable_hash("plan", self._request.generation_id)}
                 self._trajectory.plan = [row.model_copy(update=own_id) for row in rows]
-            case TrajectoryFinished(status=status, wasted_draws=wasted_draws):
+            case TrajectoryFinished(wasted_draws=wasted_draws):
                 self._wasted_draws = wasted_draws
-                self._status = "failed" if status == "quarantined" else status
-            case TrajectoryFailed(reason=reason, refused=refused):
-                self._status, self._error = "refused" if refused else "failed", reason
+                self._status, self._error = _status_of(event)
+            case TrajectoryFailed():
+                self._status, self._error = _status_of(event)
         self._trajectory.note(event)
 
     @property
@@ -262,6 +293,44 @@ class _RowRecorder:
             ATTEMPTS: attempts,
             MODEL_CALLS: calls,
         }
+
+
+def _log_content(request: GenerationRequest, started_at: datetime) -> dict[str, Any]:
+    """What the log has of an unfinished request."""
+    own = {"resumes": request.resumes, "started_at": started_at.isoformat()}
+    return dump_request(request) | own
+
+
+def _status_of(ending: Ending) -> tuple[GenerationStatus, str | None]:
+    """Status and error of a request's row."""
+    match ending:
+        case TrajectoryFailed(reason=reason, refused=refused):
+            return "refused" if refused else "failed", reason
+        case RunTerminated(status=stopped, reason=reason):
+            return stopped, reason
+        case TrajectoryFinished(status=status):
+            return "failed" if status == "quarantined" else status, None
+
+
+def _row_without_result(
+    request: GenerationRequest, calls: Sequence[ModelCallRow], started_at: datetime, **columns: Any
+) -> GenerationRow:
+    """The row of a request that did not run to its end: of its trajectory there is none."""
+    names: dict[Role, str] = {call.role: f"{call.backend}/{call.model}" for call in calls}
+    return _generation_row(
+        request,
+        calls,
+        plan_id=None,
+        trajectory_id=stable_hash("interrupted", request.generation_id),
+        **{role: names.get(role) for role in LOOP_ROLES if role != "scorer"},
+        steps=0,
+        attempts=sum(call.role == "generator" for call in calls),
+        wasted_draws=0,
+        images=[],
+        seconds=sum(call.seconds for call in calls),
+        started_at=started_at,
+        **columns,
+    )
 
 
 def _generation_row(

@@ -68,10 +68,7 @@ class RequestManager:
 
     def recover(self) -> int:
         """Mark the requests of a killed service as interrupted; how many there were."""
-        interrupted = self.store.unsettled()
-        for stored in interrupted:
-            self.store.settle(stored.id, STOPPED.status, dump_events([STOPPED]), resumable=True)
-        return len(interrupted)
+        return self.store.settle_unfinished(STOPPED.status, dump_events([STOPPED]))
 
     async def open(self, request: GenerationRequest, row: StoredResponse) -> GenerationRun:
         """Start a request that the store has as `row`, or return the earlier one with its key.
@@ -85,13 +82,16 @@ class RequestManager:
             return await self._open_keyed(request, row, row.key)
 
     async def find(self, response_id: str, owner: str) -> GenerationRun | None:
-        """A request of an owner, whether it has ended or not."""
-        if run := self._running(response_id, owner):
-            return run
-        stored = await asyncio.to_thread(self.store.get, response_id, owner)
-        if run := self._running(response_id, owner):  # it has been resumed meanwhile
-            return run
-        return GenerationRun.restore(stored, self.home.images) if stored else None
+        """A request of an owner, whether it has ended or not; if so, it is stored."""
+        run = self._running(response_id, owner)
+        if run is None:
+            stored = await asyncio.to_thread(self.store.get, response_id, owner)
+            run = self._running(response_id, owner)  # it has been resumed meanwhile
+            if run is None:
+                return GenerationRun.restore(stored, self.home.images) if stored else None
+        if run.ending:
+            await run.settled.wait()
+        return run
 
     def queue_place(self, run: GenerationRun) -> Json | None:
         """The field `interleave.queue`, see `QueueModel`; None: it does not wait for others."""
@@ -190,15 +190,17 @@ class RequestManager:
             stack.enter_context(self.queue.admit(row.owner))
             self._runs[run.stored.id] = run
             stack.callback(self._runs.pop, run.stored.id)
-            await self._store_begun(run.stored)
+            stack.callback(self._runner.end_waiting, request, None)  # if it does not get stored
+            await self._store_begun(request, run.stored)
             registration = stack.pop_all()
         task = asyncio.create_task(self._work(run, request, registration))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return run
 
-    async def _store_begun(self, stored: StoredResponse) -> None:
+    async def _store_begun(self, request: GenerationRequest, stored: StoredResponse) -> None:
         try:
+            self._runner.accept(request)
             await asyncio.to_thread(self.store.begin, stored)
         except StorageError as error:
             _log.error("requests cannot be stored: %s", error)
@@ -217,7 +219,7 @@ class RequestManager:
                 self._note(run, run.termination or STOPPED)
             finally:
                 run.waits = False
-                settling = asyncio.create_task(self._settle(run))
+                settling = asyncio.create_task(self._settle(run, request))
                 while not settling.done():  # it is not cancelled with this task
                     with suppress(asyncio.CancelledError):
                         await asyncio.shield(settling)
@@ -260,9 +262,10 @@ class RequestManager:
             self.metrics.record(run, event)
             log_generation(run, event, self.settings.logs.prompts)
 
-    async def _settle(self, run: GenerationRun) -> None:
+    async def _settle(self, run: GenerationRun, request: GenerationRequest) -> None:
         """Store the response, or delete what must not be stored."""
         stored = run.stored
+        self._runner.end_waiting(request, run.ending)
         try:
             if run.is_resumable or run.request.fields.get("store", True):
                 await asyncio.to_thread(self._store_events, run)

@@ -26,7 +26,8 @@ class GenerationRun:
 
     Attributes:
         stored: its row when it began.
-        settled: set when its work has stopped and its response is stored.
+        settled: set when its work has stopped and its response is stored: only then clients may
+            see the last event.
         termination: why it is being ended, before its task has stopped.
         waits: whether it waits for others to end.
     """
@@ -83,11 +84,14 @@ class GenerationRun:
         self._new_event = asyncio.Event()
 
     async def follow(self) -> AsyncIterator[RunEvent]:
-        """The events from the first to the last, as they happen."""
+        """The events from the first to the last, as they happen; the last one once it is stored."""
         position = 0
         while True:
             while position < len(self.events):
-                yield self.events[position]
+                event = self.events[position]
+                if isinstance(event, Ending):
+                    await self.settled.wait()
+                yield event
                 position += 1
             if self.ending or self.settled.is_set():
                 return

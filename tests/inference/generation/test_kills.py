@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -17,7 +18,7 @@ from inference.settings import Limits
 from schemas.generations import GENERATIONS
 from schemas.trajectories import MODEL_CALLS, TRAJECTORIES
 from tests.inference.scripted_world import ScriptedPlanner, plan, roles
-from warehouse import Home
+from warehouse import Home, sql
 from warehouse.sql import query
 
 LIMITS = Limits(backoff_seconds=0, tries=1)
@@ -53,14 +54,14 @@ def start(*arguments):
 
 def start_and_die_removing(name, *arguments):
     """Kill this process before it removes rows of a table from the lake."""
-    keep_rows = generation_sink._keep_rows
+    remove_rows = generation_sink._remove_rows
 
-    def keep_or_die(lake, changed, *others):
+    def remove_or_die(lake, changed, *others):
         if changed.name == name:
             os.kill(os.getpid(), signal.SIGKILL)
-        keep_rows(lake, changed, *others)
+        remove_rows(lake, changed, *others)
 
-    generation_sink._keep_rows = keep_or_die
+    generation_sink._remove_rows = remove_or_die
     start(*arguments)
 
 
@@ -123,13 +124,15 @@ async def test_a_kill_before_the_first_call_leaves_one_row(tmp_path):
 
 
 async def test_a_request_that_had_ended_and_runs_again_has_one_row(tmp_path):
-    """It was killed after its rows were logged, and before its client was answered."""
+    """It was killed after its rows were logged, and before its client was told."""
     home, request = Home(tmp_path), GenerationRequest("a", key="mine")
     killed(tmp_path, [GenerationRequest("b"), request])
     assert await recovered(home) == {"a": "complete", "b": "complete"}
     again = GenerationRequest("a", key="mine", generation_id=request.generation_id, resumes=True)
-    killed(tmp_path, [again], killed_at=TrajectoryFinished)
+    killed(tmp_path, [again], killed_at=ImageGenerated)
     assert (await recovered(home))["a"] == "interrupted"
+    killed(tmp_path, [again], killed_at=TrajectoryFinished)  # its client may have been told
+    assert (await recovered(home))["a"] == "complete"
     assert await recovered(home, again) == {"a": "complete", "b": "complete"}
 
 
@@ -152,6 +155,39 @@ async def test_what_was_deleted_stays_deleted_after_a_kill(tmp_path):
     async with GenerationRunner(home, LIMITS) as runner:
         await runner.erase(request.generation_id)
     assert await recovered(home) == {} and len(query("from model_calls", home)) == 5
+
+
+def accept_and_die(folder, requests):
+    runner = GenerationRunner(Home(folder), LIMITS)
+    for request in requests:
+        runner.accept(request)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_requests_that_wait_have_a_row_after_a_kill(tmp_path, monkeypatch, again):
+    """However many there are, the lake is searched for rows of earlier runs once."""
+    home, count = Home(tmp_path), 40
+    requests = [GenerationRequest(f"{number:02}", key="mine") for number in range(count)]
+    if again:
+        killed(tmp_path, requests[:2], killed_at=ImageGenerated)
+        assert await recovered(home) == {"00": "complete", "01": "interrupted"}
+        requests = [replace(each, resumes=True) for each in requests[:2]] + requests[2:]
+    process = PROCESSES.Process(target=accept_and_die, args=(tmp_path, requests))
+    process.start()
+    process.join(120)
+    queries = []
+    run_query = sql.run_query
+    monkeypatch.setattr(sql, "run_query", lambda *given: queries.append(1) or run_query(*given))
+    runner = GenerationRunner(home, LIMITS)
+    runner._recover()
+    assert len(queries) == again
+    monkeypatch.undo()
+    texts = [each.text for each in requests]
+    assert await recovered(home) == dict.fromkeys(texts, "interrupted")
+    assert len(query("from model_calls", home)) == (5 + 2 if again else 0)
+    assert (await recovered(home, replace(requests[1], resumes=True)))["01"] == "complete"
+    assert len(query("from model_calls", home)) == (5 + 5 if again else 5)
 
 
 async def test_logs_of_processes_that_live_are_left_alone(tmp_path):

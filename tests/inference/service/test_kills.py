@@ -1,0 +1,130 @@
+"""The service is killed when its clients have been told how their requests ended, or wait."""
+
+import multiprocessing
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
+import httpx
+import openai
+
+from inference.service.response_store import ResponseStore
+from tests.inference.service.running_service import (
+    Barrier,
+    BlockedPlanner,
+    running_service,
+    sketch_roles,
+    wait_until,
+)
+from warehouse import Home
+from warehouse.sql import query
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.inference.service.test_kills"])
+REFUSED = "zzz"
+
+
+def serve(folder, address, settling_seconds, blocked, settings):
+    """A service in this process; its store takes its time, so that what is sent too early shows."""
+    settle = ResponseStore.settle
+
+    def settle_slowly(*given, **named):
+        time.sleep(settling_seconds)
+        settle(*given, **named)
+
+    ResponseStore.settle = settle_slowly
+    roles = sketch_roles(home := Home(folder))
+    if blocked:
+        roles = sketch_roles(home, planner=BlockedPlanner(roles.planner, Barrier()))
+    with running_service(home, roles, **settings) as service:
+        address.send(service.url)
+        time.sleep(3600)
+
+
+@contextmanager
+def killed_service(folder, settling_seconds=0.0, blocked=False, **settings):
+    """The address of a service, which is killed at the end of the context."""
+    receiver, sender = PROCESSES.Pipe(duplex=False)
+    arguments = (folder, sender, settling_seconds, blocked, settings)
+    process = PROCESSES.Process(target=serve, args=arguments)
+    process.start()
+    try:
+        yield receiver.recv()
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+
+
+def stored_statuses(url, responses):
+    """What a service says of responses."""
+    return [httpx.get(f"{url}/v1/responses/{each}").json()["status"] for each in responses]
+
+
+def rows(home):
+    """Status by text, of the requests in the lake."""
+    found = query("select text, status from generations", home)
+    assert found.text.is_unique
+    return dict(zip(found.text, found.status, strict=True))
+
+
+def test_what_a_client_was_told_to_have_ended_is_stored(tmp_path):
+    """By whichever API, and however it ended."""
+    texts = [f"{count} red houses" for count in ("two", "three", "four", "five")]
+
+    def ask(url, way):
+        """Return when the client knows how its request ended."""
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=60)
+        messages = [{"role": "user", "content": texts[way % len(texts)]}]
+        match way:
+            case 0:
+                *_, last = client.responses.create(input=texts[0], stream=True)
+                assert last.type == "response.completed"
+            case 1:
+                assert client.responses.create(input=texts[1]).status == "completed"
+            case 2:
+                client.chat.completions.create(model="interleave", messages=messages)
+            case 3:
+                list(
+                    client.chat.completions.create(
+                        model="interleave", messages=messages, stream=True
+                    )
+                )
+            case 4:
+                *_, last = client.responses.create(input=REFUSED, stream=True)
+                assert last.type == "response.failed"
+            case 5:
+                started = client.responses.create(input="a cat", background=True)
+                wait_until(lambda: client.responses.retrieve(started.id).status == "completed")
+
+    with killed_service(tmp_path, settling_seconds=0.5) as url, ThreadPoolExecutor() as pool:
+        list(pool.map(partial(ask, url), range(6)))
+    home, expected = Home(tmp_path), dict.fromkeys([*texts, "a cat"], "complete")
+    with running_service(home) as service:
+        stored = {each.request.text: each.status for each in service.manager.store.search("")}
+        assert stored == expected | {REFUSED: "refused"}
+    assert rows(home) == stored
+
+
+def test_a_request_that_waits_is_interrupted_by_a_kill(tmp_path):
+    with killed_service(tmp_path, blocked=True, running=1) as url:
+        bodies = [{"input": text, "background": True} for text in ("a cat", "a dog", "a tree")]
+        responses = [httpx.post(f"{url}/v1/responses", json=body).json()["id"] for body in bodies]
+    home = Home(tmp_path)
+    with running_service(home) as service:
+        assert stored_statuses(service.url, responses) == ["failed"] * 3
+        assert rows(home) == dict.fromkeys(["a cat", "a dog", "a tree"], "interrupted")
+
+
+def test_a_request_that_ends_while_it_waits_has_a_row(home):
+    barrier, roles = Barrier(), sketch_roles(home)
+    roles = sketch_roles(home, planner=BlockedPlanner(roles.planner, barrier))
+    with running_service(home, roles, running=1) as service:
+        client = service.client()
+        texts = ("a cat", "a dog", "a tree")
+        started = [client.responses.create(input=text, background=True) for text in texts]
+        wait_until(lambda: barrier.waiting == 1)
+        client.responses.cancel(started[1].id)
+    assert rows(home) == {"a cat": "cancelled", "a dog": "cancelled", "a tree": "interrupted"}
