@@ -77,10 +77,10 @@ def test_a_conversation_continues_from_its_last_image(client):
 
 
 def test_errors(client):
-    with pytest.raises(openai.BadRequestError, match="names nothing"):
+    with pytest.raises(openai.BadRequestError, match="has no “zzz”"):
         client.chat.completions.create(model="interleave", messages=[user("zzz")])
     stream = client.chat.completions.create(model="interleave", messages=[user("zzz")], stream=True)
-    with pytest.raises(openai.APIError, match="names nothing"):
+    with pytest.raises(openai.APIError, match="has no “zzz”"):
         list(stream)
     with pytest.raises(openai.BadRequestError, match="no words"):
         client.chat.completions.create(model="interleave", messages=[user(" ")])

@@ -229,7 +229,7 @@ def test_a_long_plan_needs_max_steps(home):
 
 
 def test_errors_have_the_clients_own_classes(client):
-    with pytest.raises(openai.BadRequestError, match="names nothing") as error:
+    with pytest.raises(openai.BadRequestError, match="has no “zzz”") as error:
         client.responses.create(input="zzz")
     assert error.value.code == "invalid_prompt"
     with pytest.raises(openai.NotFoundError, match="no model gpt-9 here") as error:
@@ -259,7 +259,7 @@ def test_an_error_is_the_last_event_of_a_stream(client):
     assert events[-1].response.error.code == "invalid_prompt"
     assert "sketch world" in events[-1].response.interleave["simulation"]["notice"]
     stored = client.responses.retrieve(events[-1].response.id)
-    assert stored.status == "failed" and "names nothing" in stored.error.message
+    assert stored.status == "failed" and "has no “zzz”" in stored.error.message
 
 
 def test_models(client):
