@@ -1,6 +1,7 @@
 """The Images API, with the official client: the last image of a sequence."""
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 
 import openai
 import pytest
@@ -124,6 +125,19 @@ def test_an_edit_under_an_idempotency_key_is_made_once(client, house):
     assert first == again
     with pytest.raises(openai.UnprocessableEntityError):
         edit(image=house, prompt="Add a red sun", extra_headers=headers)
+
+
+def test_a_sequence_that_was_cancelled_is_an_error(home):
+    barrier, roles = Barrier(), sketch_roles(home)
+    roles = sketch_roles(home, planner=BlockedPlanner(roles.planner, barrier))
+    with running_service(home, roles) as service, ThreadPoolExecutor() as threads:
+        client = service.client()
+        answer = threads.submit(client.images.generate, prompt=HOUSE)
+        wait_until(lambda: barrier.waiting == 1)
+        [running] = service.get("/studio/stories").json()["stories"]
+        client.responses.cancel(running["id"])
+        with pytest.raises(openai.InternalServerError, match="it was cancelled"):
+            answer.result()
 
 
 def test_answers_say_how_many_requests_a_key_may_send(home):
