@@ -26,6 +26,7 @@ from ..http.errors import install_error_handlers, not_found, unavailable
 from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..review_log import restore_reviews
 from ..settings import Limits, LoopSettings
+from .api_page import add_api_page
 from .chat import ChatRequest, ChatServing
 from .file_store import FileStore
 from .files import FilesServing
@@ -162,7 +163,7 @@ def make_app(
 ) -> FastAPI:
     """The application of an open service; `defaults`, `render_report`, `budget`: see `serve`."""
     settings = manager.settings
-    # Without FastAPI's pages of documentation, which would load scripts from other hosts.
+    # FastAPI's own pages of documentation would load scripts from other hosts.
     app = FastAPI(openapi_url=None, version="1")
     origins = settings.cors_origins
     app.add_middleware(
@@ -193,9 +194,8 @@ def make_app(
     app.include_router(benchmark_router(manager.home, render_report))
     app.include_router(review_router(manager.home, bodies))
     app.include_router(costs_router(manager.home, budget, manager.store, keys.several))
-    add_openapi_route(
-        app, [ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest], keys.required
-    )
+    requests = [ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest]
+    add_api_page(app, add_openapi_route(app, requests, keys.required))
     return app
 
 
@@ -247,6 +247,6 @@ def _is_public(path: str) -> bool:
     """Whether a path needs no key; the studio's page asks for one."""
     return (
         is_health_path(path)
-        or path in ("/", "/favicon.ico", "/openapi.json", "/studio/settings")
+        or path in ("/", "/favicon.ico", "/openapi.json", "/docs", "/studio/settings")
         or path.startswith("/studio/static/")
     )

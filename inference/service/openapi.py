@@ -1,6 +1,6 @@
 """The OpenAPI document: our request models, and responses in the classes of OpenAI's client."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -91,8 +91,9 @@ class Ready(BaseModel):
     versions: dict[str, str]
 
 
-def add_openapi_route(app: FastAPI, requests: Models, has_keys: bool) -> None:
-    """Serve an application's document at /openapi.json. `requests`: models of bodies."""
+def add_openapi_route(app: FastAPI, requests: Models, has_keys: bool) -> Callable[[], Json]:
+    """Serve an application's document, which is returned, at /openapi.json. `requests`: models of
+    bodies."""
 
     @cache
     def document() -> Json:
@@ -102,6 +103,7 @@ def add_openapi_route(app: FastAPI, requests: Models, has_keys: bool) -> None:
         return JSONResponse(document())
 
     app.add_route("/openapi.json", openapi, include_in_schema=False)
+    return document
 
 
 def describe_body(model: type[BaseModel], form_files: Sequence[str] = ()) -> Json:

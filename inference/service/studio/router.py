@@ -37,7 +37,7 @@ _CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_STATIC_HEADERS = {
+PAGE_HEADERS = {
     "Content-Security-Policy": _CONTENT_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -125,7 +125,7 @@ def add_studio_routes(app: FastAPI, images: ImageStore, store: ResponseStore) ->
     async def static_file(name: str) -> Response:
         if name not in _STATIC_FILES:
             raise not_found("This file doesn't exist.")
-        return FileResponse(_STATIC_FILES[name], headers=_STATIC_HEADERS)
+        return FileResponse(_STATIC_FILES[name], headers=PAGE_HEADERS)
 
     app.include_router(_data_router(images, store))
 

@@ -1,5 +1,7 @@
 """The OpenAPI document agrees with the routes and their answers."""
 
+import re
+
 from inference.service.responses.protocol import GenerationModel
 from tests.inference.service.running_service import HOUSE, wait_until
 
@@ -37,6 +39,23 @@ def test_the_document_has_every_route_and_schema(service):
 
     assert set(references(document)) <= set(schemas)
     assert schemas["StoryResponse"]["properties"]["interleave"]
+
+
+def test_a_page_shows_the_document_without_scripts(service):
+    response, document = service.get("/docs"), service.get("/openapi.json").json()
+    page = response.text
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+    assert "<script" not in page and "style=" not in page and " src=" not in page
+    links, ids = set(re.findall('href="#([^"]+)"', page)), re.findall('id="([^"]+)"', page)
+    assert links <= set(ids) and len(ids) == len(set(ids))
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            assert f"<code>{method.upper()} {path}</code>" in page
+            assert operation["operationId"] in ids
+            for each in operation.get("parameters", ()):
+                assert f"<code>{each['name']}</code>" in page
+    assert set(document["components"]["schemas"]) <= set(ids)
 
 
 def test_answers_have_the_documented_fields(client):

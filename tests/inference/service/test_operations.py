@@ -107,7 +107,7 @@ def test_requests_need_a_key_where_keys_are_set(home):
         assert service.client(key="open sesame").models.list().data
         with pytest.raises(openai.AuthenticationError):
             service.client(key="open").responses.create(input=HOUSE)
-        for path in ("/health", "/ready", "/openapi.json"):
+        for path in ("/health", "/ready", "/openapi.json", "/docs"):
             assert service.get(path).status_code == 200
         for path in ("/metrics", "/v1/models", PATH + "/x"):
             response = service.get(path)

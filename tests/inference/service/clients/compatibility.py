@@ -22,7 +22,7 @@ PAGE_HEAD = (
     "offered* is an endpoint that does not exist here (404, 405).\n\n"
     "Where `INTERLEAVE_SERVICE_KEYS` has keys, clients send one as `Authorization: Bearer KEY` "
     "(`bearer` is the same). Of several keys, each sees its own responses, files and "
-    "[costs](costs.md).\n\n"
+    "[costs](costs.md). `/docs` shows every endpoint and field, and needs no key.\n\n"
     "In a browser, pages of other origins change nothing: whatever is not GET, HEAD or OPTIONS "
     "gets 403, unless `service.cors_origins: [https://app.example]` has their origin, which "
     "then gets CORS, preflights included. A reverse proxy should pass `Host` on.\n\n"
