@@ -194,8 +194,10 @@ def make_app(
     app.include_router(benchmark_router(manager.home, render_report))
     app.include_router(review_router(manager.home, bodies))
     app.include_router(costs_router(manager.home, budget, manager.store, keys.several))
-    requests = [ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest]
-    add_api_page(app, add_openapi_route(app, requests, keys.required))
+    document = add_openapi_route(
+        app, [ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest], keys.required
+    )
+    add_api_page(app, document)
     return app
 
 
