@@ -34,9 +34,12 @@ _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
 _MAGIC = ((_JPEG, "image/jpeg"), (b"RIFF", "image/webp"), (b"GIF8", "image/gif"))
 
 # What Pillow may spend on a user's image whose pixels and bytes are few: microseconds for each
-# chunk or segment, a pass over all pixels for each scan. Ordinary images have a tenth of these.
+# chunk or segment, milliseconds for a compressed chunk, which may become a MiB, a pass over all
+# pixels for each scan. Ordinary images have a tenth of these.
 _MAX_CHUNKS = 10_000
+_MAX_COMPRESSED = 50
 _MAX_SCANS = 50
+_COMPRESSED = (b"iCCP", b"iTXt", b"zTXt")
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")  # of a JPEG's segment; others are data
 _SCAN, _END = 0xDA, 0xD9
 
@@ -131,8 +134,12 @@ def check_upload(data: bytes, max_pixels: int, decode: bool = True) -> None:
 
 
 def _check_chunks(data: bytes) -> None:
-    if data.startswith(_PNG) and _has_more(_png_chunks(data), _MAX_CHUNKS):
-        raise TooManyChunksError(f"more than {_MAX_CHUNKS} chunks")
+    if data.startswith(_PNG):
+        if _has_more(_png_chunks(data), _MAX_CHUNKS):
+            raise TooManyChunksError(f"more than {_MAX_CHUNKS} chunks")
+        compressed = (kind for kind in _png_chunks(data) if kind in _COMPRESSED)
+        if _has_more(compressed, _MAX_COMPRESSED):
+            raise TooManyChunksError(f"more than {_MAX_COMPRESSED} compressed chunks of metadata")
     if data.startswith(_JPEG):
         if _has_more(_jpeg_segments(data), _MAX_CHUNKS):
             raise TooManyChunksError(f"more than {_MAX_CHUNKS} segments or bytes between them")
@@ -144,11 +151,11 @@ def _has_more(items: Iterator[object], count: int) -> bool:
     return next(islice(items, count, None), None) is not None
 
 
-def _png_chunks(data: bytes) -> Iterator[int]:
-    """Where each chunk begins."""
+def _png_chunks(data: bytes) -> Iterator[bytes]:
+    """The kind of each chunk."""
     position = len(_PNG)
     while position < len(data):
-        yield position
+        yield data[position + 4 : position + 8]
         position += 12 + int.from_bytes(data[position : position + 4], "big")
 
 

@@ -152,6 +152,8 @@ def costly_images():
     small = png(64, 64)
     text = small[33:45].replace(b"IDAT", b"tEXt")
     yield "chunks", small[:33] + text * 20_000 + small[33:]
+    for kind in (b"iCCP", b"iTXt", b"zTXt"):
+        yield "compressed", small[:33] + text.replace(b"tEXt", kind) * 51 + small[33:]
     yield "segments", jpeg[:2] + b"\xff\xfe\0\4ab" * 20_000 + jpeg[2:]
     yield "bytes", jpeg[:2] + b"\xff" * 200_000 + jpeg[2:]
     for between in (b"", b"\xff\x01", b"\xff\xfe\0\4\xff\xd9"):
