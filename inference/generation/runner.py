@@ -182,9 +182,11 @@ class GenerationRunner:
 
     async def _begin(self, request: GenerationRequest, calls: Sequence[ModelCallRow]) -> None:
         self._sink.begin(request.generation_id, _log_content(request, datetime.now(UTC)))
+        # It no longer waits: if it ends while its earlier rows are being deleted, the next process
+        # finds it begun and restores its calls.
+        self._waiting.pop(request.generation_id, None)
         if request.resumes or calls:
             await self._sink.discard(request.generation_id, [call.call_id for call in calls])
-        self._waiting.pop(request.generation_id, None)
 
     def _add(self, request: GenerationRequest, rows: Rows, resumable: bool) -> None:
         try:

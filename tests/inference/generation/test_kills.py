@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from inference.events import ImageGenerated, PlanReady, TrajectoryFinished
+from inference.events import ImageGenerated, PlanReady, RunTerminated, TrajectoryFinished
 from inference.generation import generation_sink
 from inference.generation.requests import GenerationRequest
 from inference.generation.runner import GenerationRunner
@@ -188,6 +188,33 @@ async def test_requests_that_wait_have_a_row_after_a_kill(tmp_path, monkeypatch,
     assert len(query("from model_calls", home)) == (5 + 2 if again else 0)
     assert (await recovered(home, replace(requests[1], resumes=True)))["01"] == "complete"
     assert len(query("from model_calls", home)) == (5 + 5 if again else 5)
+
+
+async def test_a_request_that_is_cancelled_as_it_begins_again_keeps_its_calls(
+    tmp_path, monkeypatch
+):
+    """While the rows of its earlier run are being deleted."""
+    home, request = Home(tmp_path), GenerationRequest("a", key="mine")
+    killed(tmp_path, [request], killed_at=ImageGenerated)
+    again = replace(request, resumes=True)
+    async with GenerationRunner(home, LIMITS) as runner:
+        loop, removing = asyncio.get_running_loop(), asyncio.Event()
+        remove = generation_sink._remove_from_lake
+
+        def announce_and_remove(*given):
+            loop.call_soon_threadsafe(removing.set)
+            remove(*given)
+
+        monkeypatch.setattr(generation_sink, "_remove_from_lake", announce_and_remove)
+        runner.accept(again)
+        task = asyncio.create_task(run(runner, again))
+        await removing.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        runner.end_waiting(again, RunTerminated("cancelled", "it was cancelled"))
+    assert await recovered(home) == {"a": "interrupted"}
+    assert len(query("from model_calls", home)) == 2
 
 
 async def test_logs_of_processes_that_live_are_left_alone(tmp_path):
