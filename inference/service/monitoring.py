@@ -4,12 +4,13 @@ Logs have no users' prompts unless a setting asks for them. The middleware aroun
 gives it an id, counts it, logs it, and limits how many are open.
 """
 
+import asyncio
 import logging
 import re
 import sys
 import traceback
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
@@ -34,6 +35,7 @@ from ..events import (
     StepStarted,
 )
 from ..http.admission import AdmissionQueue
+from ..http.auth import is_health_path
 from ..http.errors import CLIENT_CLOSED, too_many_requests
 from ..http.metrics import SECONDS, MetricsRegistry
 from .run import GenerationRun
@@ -181,6 +183,7 @@ class RequestContextMiddleware:
     app: ASGIApp
     metrics: ServiceMetrics
     connections: int
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -213,6 +216,10 @@ class RequestContextMiddleware:
 
     async def _call_app(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.metrics.connections <= self.connections:
+            if not is_health_path(scope["path"]):
+                # One begins in a pass of the event loop, so that health checks come between.
+                async with self._turn:
+                    await asyncio.sleep(0)
             return await self.app(scope, receive, send)
         message = f"{self.connections} requests are open already; try again"
         error = too_many_requests(message, "too_many_connections")

@@ -1,18 +1,38 @@
 """Adapters from the sketch world's simulator (`inference.sketch_world`) to the four roles.
 
-Everything is deterministic and takes a few milliseconds of computation a call, so no method but
-`plan` suspends: a request may be long.
+Everything is deterministic and takes a few milliseconds of computation a call, but a second the
+first time, and more for a long request. It is computed in one thread: the event loop is free for
+others meanwhile, and several threads would only compete for the interpreter.
 """
 
 import asyncio
-from collections.abc import Sequence
-from functools import cached_property
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property
+from typing import ParamSpec, TypeVar
 
 from warehouse import EncodedImage
 
 from ...roles import Plan, PlanRequest, RequestScope, Score, Verdict
 from ...sketch_world import critic, generator, planner, scorer, understanding
 from ...sketch_world.settings import SketchSettings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@cache
+def _thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "sketch")
+
+
+os.register_at_fork(after_in_child=_thread.cache_clear)
+
+
+async def _compute(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """Run `work` in the thread of the sketch world."""
+    return await asyncio.get_running_loop().run_in_executor(_thread(), lambda: work(*args, **named))
 
 
 class SketchPlanner:
@@ -24,7 +44,7 @@ class SketchPlanner:
 
     async def plan(self, request: PlanRequest) -> Plan:
         """Raises UnusableAnswerError if the request names nothing the sketch world can draw."""
-        return await asyncio.to_thread(planner.write_plan, request)
+        return await _compute(planner.write_plan, request)
 
 
 class SketchGenerator:
@@ -41,7 +61,7 @@ class SketchGenerator:
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> EncodedImage:
-        return generator.draw(prompt, images, seed, self._settings)
+        return await _compute(generator.draw, prompt, images, seed, self._settings)
 
 
 class SketchCritic:
@@ -54,7 +74,7 @@ class SketchCritic:
     async def judge(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
-        return critic.judge(before, after, instruction, prompt, self._rates)
+        return await _compute(critic.judge, before, after, instruction, prompt, self._rates)
 
 
 class SketchScorer:
@@ -67,4 +87,4 @@ class SketchScorer:
     async def score(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> Score:
-        return scorer.grade(before, after, instruction, self._noise)
+        return await _compute(scorer.grade, before, after, instruction, self._noise)

@@ -10,6 +10,7 @@ import openai
 import pytest
 from pydantic import ValidationError
 
+from inference.roles import UnusableAnswerError
 from inference.service.settings import ServiceSettings
 from schemas import StorageError
 from tests.inference.service.running_service import (
@@ -84,6 +85,28 @@ def test_a_waiting_request_says_where_it_waits(home):
         responses = [client.responses.create(input=HOUSE, background=True) for _ in range(2)]
         wait_until(lambda: barrier.waiting == 1)
         assert places()[0] == [None, 1] and places()[1]["expected_seconds"] is not None
+
+
+@pytest.mark.parametrize(
+    "method", ["planner.write_plan", "generator.draw", "critic.judge", "understanding.scope"]
+)
+def test_health_checks_do_not_wait_for_the_sketch_world(home, monkeypatch, method):
+    """The first verdict takes it a second."""
+    computing, healthy = threading.Event(), threading.Event()
+
+    def compute(*_):
+        computing.set()
+        assert healthy.wait(60)
+        raise UnusableAnswerError("nothing to draw")
+
+    monkeypatch.setattr(f"inference.sketch_world.{method}", compute)
+    with running_service(home) as service:
+        response = service.client().responses.create(input=HOUSE, background=True)
+        assert computing.wait(60)
+        assert service.get("/health").status_code == 200
+        healthy.set()
+        retrieve = service.client().responses.retrieve
+        wait_until(lambda: retrieve(response.id).status == "failed")
 
 
 def test_one_key_cannot_fill_the_queue(home):
