@@ -128,7 +128,7 @@ class TestWaiting:
             open_page(browser, service.url) as page,
         ):
             submit(page, HOUSE)
-            expect(page.get_by_text("Planning …")).to_be_visible()
+            expect(page.locator(".state")).to_have_text("Planning …")
             expect(page.get_by_role("timer")).to_have_text(re.compile(r"^\d+ s$"))
             assert page.evaluate("document.getAnimations().length") > 0
             page.emulate_media(reduced_motion="reduce")
