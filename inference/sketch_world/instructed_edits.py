@@ -97,7 +97,10 @@ class InstructedEdits:
             case verb if verb in _ADDING and not self._is_unclear(verb, things):
                 self._add(things)
             case _:
-                self._not_understood(things)
+                # "It" is the picture in "paint it at night".
+                self._not_understood(
+                    [each for each in things if each.kind or not clause.background]
+                )
 
     def _set_background(self, clause: Clause, things: Sequence[NounPhrase]) -> None:
         background = clause.background or ""
