@@ -108,9 +108,9 @@ def test_never_less_is_booked_than_billed_over_kills_and_faults(tmp_path):
     home, generator = Home(tmp_path), random.Random(3)
     faults = dict.fromkeys(("throttle", "error", "reset", "cut", "garble"), 0.04)
     requests = [
-        GenerationRequest(f"A {colour} {thing}", key=f"{colour} {thing}")
+        GenerationRequest(f"A {colour} {thing}, a cat and a cloud", key=f"{colour} {thing}")
         for colour in ("red", "blue", "yellow", "green", "purple", "orange")
-        for thing in ("house", "tree", "flower", "cat", "circle", "square", "star")
+        for thing in ("house", "tree", "flower", "car", "circle", "square", "star")
     ]
     kills = 0
     with provider(FaultSchedule(faults, latency=0.25, retry_after=0.1)) as server:
