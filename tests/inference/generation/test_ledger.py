@@ -109,12 +109,12 @@ def test_never_less_is_booked_than_billed_over_kills_and_faults(tmp_path):
     faults = dict.fromkeys(("throttle", "error", "reset", "cut", "garble"), 0.04)
     requests = [
         GenerationRequest(f"A {colour} {thing}, a cat and a cloud", key=f"{colour} {thing}")
-        for colour in ("red", "blue", "yellow", "green", "purple", "orange")
+        for colour in ("red", "blue", "yellow", "green", "purple", "orange", "pink", "gray")
         for thing in ("house", "tree", "flower", "car", "circle", "square", "star")
     ]
     kills = 0
     with provider(FaultSchedule(faults, latency=0.25, retry_after=0.1)) as server:
-        for _ in range(8):
+        for _ in range(6):
             process, before = start(server.url, tmp_path, requests), sum(server.billed.values())
             due = before + generator.randint(50, 90)
             while process.is_alive() and sum(server.billed.values()) < due:
