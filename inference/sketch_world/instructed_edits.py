@@ -107,7 +107,7 @@ class InstructedEdits:
         if background == self.scene.background:
             return
         if things and clause.verb not in ("turn", "paint"):
-            self.remarks.append(f"The background stays {with_article(self.scene.background)}.")
+            self._remark_once(f"The background stays {with_article(self.scene.background)}.")
         else:
             self._do(SetBackground(background))
 
@@ -186,9 +186,9 @@ class InstructedEdits:
     def _moves_of(self, target: Target, goes_to: NounPhrase) -> list[Edit]:
         cells = self._cells(goes_to, without=target)
         if goes_to.area and target.cell in goes_to.area:
-            self.remarks.append(f"The {_name_of(target)} is there already.")
+            self._remark_once(f"The {_name_of(target)} is there already.")
         elif not cells:
-            self.remarks.append(f"No place is free there for the {_name_of(target)}.")
+            self._remark_once(f"No place is free there for the {_name_of(target)}.")
         else:
             return [Move(target, GridPlace(cell)) for cell in cells]
         return []

@@ -118,10 +118,10 @@ def _gaps(
         found = (scene.find(thing.target) for scene in scenes)
         there = ([t for t in each if not thing.area or t.cell in thing.area] for each in found)
         most = max(map(len, there), default=0)
-        is_told = not story.words.isdisjoint(thing.words.split()) and not thing.area
+        in_story = not story.words.isdisjoint(thing.words.split()) and not thing.area
         if thing.negated and most:
             yield f"no {thing.words}"
-        elif not thing.negated and thing.kind and most < (thing.count or 1) and not is_told:
+        elif not thing.negated and thing.kind and most < (thing.count or 1) and not in_story:
             yield thing.words
     yield from (phrase for phrase in instructions.unknown if is_number(phrase))
 
@@ -298,12 +298,12 @@ def _edit_into(new: Thing, cell: int, old: Target | None, removed: list[Target])
 def _step_of(edits: tuple[Edit, ...]) -> OutlineStep:
     """A step whose texts say what its edits do."""
     instruction = phrase(Command(tuple(make_plain(edit) for edit in edits)))
-    told = [f"{text[0].upper()}{text[1:]}." for text in map(_told, edits)]
+    captions = [f"{text[0].upper()}{text[1:]}." for text in map(_caption, edits)]
     name = instruction.partition(".")[0]
-    return OutlineStep(name, instruction, " ".join(told), edits)
+    return OutlineStep(name, instruction, " ".join(captions), edits)
 
 
-def _told(edit: Edit) -> str:
+def _caption(edit: Edit) -> str:
     """What a picture shows after an edit."""
     match edit:
         case Create(background, things):

@@ -18,6 +18,7 @@ from .grader import plan_is_correct
 from .object_catalog import COLOURS, KINDS
 from .outlines import Outline, outline_request
 from .perception import perceive_cached
+from .prompt_writer import with_article
 from .request_parser import RequestText
 from .story_catalog import CatalogStory, choose_story, fill_text, load_stories
 
@@ -107,11 +108,7 @@ def _similar_requests(text: RequestText, unknown: Sequence[str]) -> list[str]:
     words = {word for word in text.words.split() if len(word) > 3} - vocabulary().separators
     stories = [f"Show {title}" for title, own in _titles().items() if own & words]
     kinds = (get_close_matches(phrase.split()[-1], KINDS, 2, 0.75) for phrase in unknown)
-    return [*stories, *(f"Draw {_with_article(kind)}" for each in kinds for kind in each)][:3]
-
-
-def _with_article(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+    return [*stories, *(f"Draw {with_article(kind)}" for each in kinds for kind in each)][:3]
 
 
 def _strange_pictures(images: Sequence[EncodedImage]) -> Iterator[str]:

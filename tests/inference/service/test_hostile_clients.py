@@ -222,7 +222,7 @@ def test_a_body_that_is_announced_as_too_large_is_rejected_at_once(home, close):
         assert 100 * 2**20 < sent < 2**28
 
 
-def test_connections_are_kept_longer_than_clients_keep_them(home, monkeypatch):
+def test_idle_connections_outlast_those_of_clients(home, monkeypatch):
     """Idle ones last after the time that a head may take; their own time is limited, too."""
     with running_service(home, limits={"read_seconds": 0.1}) as service:
         assert service.server.config.timeout_keep_alive > 60  # uvicorn's own, besides ours

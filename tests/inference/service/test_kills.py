@@ -70,7 +70,7 @@ def rows(home):
     return dict(zip(found.text, found.status, strict=True))
 
 
-def test_what_a_client_was_told_to_have_ended_is_stored(tmp_path):
+def test_an_answer_that_a_client_has_is_stored(tmp_path):
     """By whichever API, and however it ended."""
     texts = [f"{count} red houses" for count in ("two", "three", "four", "five")]
 

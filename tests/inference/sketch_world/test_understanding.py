@@ -11,9 +11,10 @@ from assets.prompts.pack_loader import load_pack
 from inference.roles import PlanRequest
 from inference.sketch_world.object_catalog import KINDS
 from inference.sketch_world.planner import write_plan
+from inference.sketch_world.prompt_writer import with_article
 from inference.sketch_world.renderer import render
 from inference.sketch_world.scene import Scene, Thing
-from inference.sketch_world.understanding import EXAMPLES, NOTICE, _titles, _with_article, scope
+from inference.sketch_world.understanding import EXAMPLES, NOTICE, _titles, scope
 from warehouse import EncodedImage
 
 
@@ -57,7 +58,7 @@ def test_similar_requests_are_suggested_first():
 
 def test_every_suggestion_can_be_drawn():
     titles = [f"Show {title}" for title in _titles()]
-    kinds = [f"Draw {_with_article(kind)}" for kind in KINDS]
+    kinds = [f"Draw {with_article(kind)}" for kind in KINDS]
     assert [text for text in (*titles, *kinds) if scope_of(text).refusal] == []
 
 
