@@ -96,6 +96,8 @@ class InstructedEdits:
                 self._move(clause, things)
             case verb if verb in _ADDING and not self._is_unclear(verb, things):
                 self._add(things)
+                if clause.area or clause.relation:
+                    self._remark_once(f"Only the first place of “{things[-1].words}” counts.")
             case _:
                 # "It" is the picture in "paint it at night".
                 self._not_understood(

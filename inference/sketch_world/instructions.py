@@ -202,6 +202,8 @@ class _Reader:
             case "except":
                 if self._clause and any(thing.every for thing in self._clause.things):
                     self._role = "exception"
+                elif token.name.endswith(" not"):
+                    self._negated, self._joined = True, ""
             case "instead of":
                 self._role = "instead"
             case "colour of":
@@ -326,8 +328,10 @@ class _Reader:
 
     def _take_colour(self, token: _Token) -> None:
         clause = self._clause
-        if clause is None or not clause.things:
+        if clause is None or not clause.things or self._negated:
             self._add_unknown(token)
+        elif self._role == "exception":
+            clause.exceptions.append(NounPhrase(None, token.name))
         elif clause.verb in ("paint", "turn") and clause.colour is None:
             clause.colour = token.name
         elif clause.verb in ("draw", "add", "put") and clause.things[-1].colour is None:
@@ -378,6 +382,8 @@ class _Reader:
         if self._negated and self._joined not in ("", "or", "nor") and before:
             self._negated = False
         colours = [token for token in before if token.sort == "colour"]
+        for surplus in colours[:-1]:
+            self._add_unknown(surplus)
         phrase = NounPhrase(
             noun.name if noun.sort == "thing" else None,
             colours[-1].name if colours else None,

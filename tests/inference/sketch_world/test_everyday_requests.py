@@ -73,6 +73,7 @@ EDITED = {
     "no cats": "-orange cat",
     "I want it without the sun": "-yellow sun",
     "Remove everything but the house": "-2 yellow star, -yellow sun, -orange cat, -green tree",
+    "Remove everything that is not yellow": "-red house, -orange cat, -green tree",
     "Remove the star at the top left": "-yellow star@top left",
     "make the house blue": "-red house, +blue house@bottom left",
     "Paint the cat black.": "-orange cat, +black cat@bottom center",
@@ -124,6 +125,9 @@ NAMED = {
     ("Show how a flower grows in twelve steps", None): "not 12",
     ("Draw a cat in six pictures", None): "not 6",
     ("a blue sun", None): "sun cannot be blue",
+    ("a cat that is not black", None): "black",
+    ("a red blue house", None): "red",
+    ("a cat next to a house next to a tree", None): "Only the first place of “a cat” counts",
     ("Add a boat on the sea", GARDEN): "stays a meadow",
     ("Remove the tree and make the house bigger", GARDEN): "bigger",
 }
@@ -199,6 +203,11 @@ def test_what_is_left_out_of_a_picture_is_named(text: str, before: Scene | None)
     found = scope(request_of(text, before))
     assert found.refusal is None
     assert NAMED[text, before] in " ".join([*found.not_drawn, *found.remarks])
+
+
+def test_a_colour_that_is_not_wanted_is_not_drawn():
+    (scene, *_) = ends_of(request_of("a cat that is not black"), None)
+    assert [thing.colour for thing in scene.cells.values()] == ["orange"]
 
 
 def test_a_background_is_changed_and_things_stay():
