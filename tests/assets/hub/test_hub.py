@@ -104,9 +104,13 @@ def command(hub, tmp_path) -> Command:
 
 
 def stored_files(hub: Hub, home: Home, repository: str) -> set[str]:
-    """Downloaded files that are complete."""
-    folder = home.hub / repository.replace("/", "--")
-    return {path for path in hub.downloads if (folder / path).is_file()}
+    """Downloaded files that the client counts as complete: it notes each after moving it there."""
+    notes = home.hub / repository.replace("/", "--") / ".cache/huggingface/download"
+    return {
+        path
+        for path in hub.downloads
+        if (note := notes / f"{path}.metadata").is_file() and note.stat().st_size
+    }
 
 
 def header_of(readme: bytes) -> dict:
