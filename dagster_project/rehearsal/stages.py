@@ -3,10 +3,10 @@
 import os
 import time
 import traceback
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import dagster as dg
@@ -148,10 +148,9 @@ def _stages(
 
         return run
 
-    nodes = defaultdict(list)
-    for node in select_nodes([], foundry.settings):
-        nodes[_STAGES.get(node.group, node.name)].append(node)
-    runs = {name: lineage(own) for name, own in nodes.items()}
+    runs = {
+        name: lineage(nodes) for name, nodes in lineage_stages(select_nodes([], foundry.settings))
+    }
     runs["service"] = lambda: answer_a_request(profile, foundry.home)
     for name, run in runs.items():
         announce(name)
@@ -159,6 +158,19 @@ def _stages(
         yield stage
         if stage.failed:
             return
+
+
+def lineage_stages(nodes: Sequence[Node]) -> list[tuple[str, list[Node]]]:
+    """The nodes by stage; every stage follows those that its nodes depend on."""
+    stage_of = {node.name: _STAGES.get(node.group, node.name) for node in nodes}
+    stages: dict[str, list[Node]] = {}
+    upstream: dict[str, set[str]] = {}
+    for node in nodes:
+        name = stage_of[node.name]
+        stages.setdefault(name, []).append(node)
+        deps = {stage_of[dep] for dep in node.deps if dep in stage_of}
+        upstream.setdefault(name, set()).update(deps - {name})
+    return [(name, stages[name]) for name in TopologicalSorter(upstream).static_order()]
 
 
 def _run(name: str, run: Callable[[], str], home: Home) -> Stage:
