@@ -7,10 +7,15 @@ The assistant's turn is the plan's reasoning in `<gthink>`, then for every step
 and in the reflection form a `<critic>` with reasoning and verdict after every attempt's image.
 Every tag is closed; `<info>` is left out if a step has no text; text-only steps have nothing else.
 One `<image>` stands for one image.
+
+With `form: reference` a text is what the reference's two scripts write, byte for byte: every tag
+and text has a line of its own, an image is followed by a full stop, and `<plan>` stands where one
+expects `</plan>`. Only tags inside a prompt or an answer are escaped, also there.
 """
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
@@ -41,7 +46,7 @@ _CANDIDATES: Columns = {
     PROMPTS: ("prompt_id", "split"),
     PLANS: ("plan_id", "step_number", "prompt"),
     TRAJECTORIES: ("trajectory_id", "prompt_id", "plan_id", "shard", "status"),
-    ATTEMPTS: ("trajectory_id", "chosen"),
+    ATTEMPTS: ("trajectory_id", "chosen", "accepted"),
 }
 _WITH_TEXTS: Columns = {
     PROMPTS: (*_CANDIDATES[PROMPTS], "text", "input_images"),
@@ -49,16 +54,43 @@ _WITH_TEXTS: Columns = {
     TRAJECTORIES: _CANDIDATES[TRAJECTORIES],
     ATTEMPTS: (
         *_CANDIDATES[ATTEMPTS],
-        *("step_number", "iteration", "image", "accepted", "refined_prompt", "reasoning"),
+        *("step_number", "iteration", "image", "refined_prompt", "reasoning"),
     ),
 }
 
 _IMAGE = "<image><img_token></image>"
-_CRITIC = "_critic_tag(accepted, refined_prompt, reasoning)"
-# SQL: what is written for an attempt, and which attempts are written (none after the chosen one).
-_FORMS = {
-    "easy": (f"'{_IMAGE}'", "chosen"),
-    "reflection": (f"'{_IMAGE}' || {_CRITIC}", "iteration <= final"),
+# SQL: which attempts are written (none after the chosen one).
+_ATTEMPTS_OF = {"easy": "chosen", "reflection": "iteration <= final"}
+
+
+@dataclass(frozen=True)
+class _Markup:
+    """How sequences are written; `line_end` follows every tag and every text."""
+
+    image: str
+    plan_end: str
+    line_end: str
+
+    def tag(self, name: str, text: str, escape: bool = True) -> str:
+        """SQL of a tag around a text, which is SQL as well."""
+        content = f"escape_tags({text})" if escape else text
+        end = self.plan_end if name == "plan" else f"</{name}>"
+        return (
+            f"""'<{name}>{self.line_end}' || {content} || '{self.line_end}{end}{self.line_end}'"""
+        )
+
+    def attempt(self, form: str) -> str:
+        """SQL of an attempt's image, and in the reflection form the critic's answer."""
+        image = f"'{self.image}{self.line_end}'"
+        if form == "easy":
+            return image
+        answer = f"{self.tag('think', 'reasoning')} || _verdict(accepted, refined_prompt)"
+        return f"{image} || {self.tag('critic', answer, escape=False)}"
+
+
+_MARKUPS = {
+    "ours": _Markup(_IMAGE, "</plan>", ""),
+    "reference": _Markup(f"{_IMAGE}.", "<plan>", "\n"),
 }
 
 
@@ -90,13 +122,15 @@ def _measure(
 def _rows(lake: Lake, settings: CurationSettings, shards: list[str]) -> bytes:
     connection = shard_session(lake, settings, shards, _WITH_TEXTS)
     _create_candidates(connection, settings.sequences)
-    for function in (escape_tags, insert_image_tags, _critic_tag):
+    for function in (escape_tags, insert_image_tags, _verdict):
         add_text_function(connection, function)
+
+    markup = _MARKUPS[settings.sequences.form]
 
     def batches() -> Iterator[pa.RecordBatch]:
         for form in settings.sequences.forms:
             for part in range(_part_count(connection)):
-                yield from query_batches(connection, _sequences_sql(form, *_FORMS[form], part))
+                yield from query_batches(connection, _sequences_sql(form, markup, part))
 
     return pack_rows(SEQUENCES, batches())
 
@@ -106,34 +140,39 @@ def _part_count(connection: duckdb.DuckDBPyConnection) -> int:
     return int(connection.sql(sql).fetchall()[0][0])
 
 
-def _critic_tag(accepted: bool, refined: str, reasoning: str) -> str:
-    verdict = verdict_json(Verdict(accepted, refined, reasoning), "success")
-    return f"<critic><think>{escape_tags(reasoning).strip(' ')}</think>{verdict}</critic>"
+def _verdict(accepted: bool, refined: str) -> str:
+    return verdict_json(Verdict(accepted, refined, ""), "success")
 
 
 def _create_candidates(connection: duckdb.DuckDBPyConnection, settings: SequenceSettings) -> None:
     """Table `candidates`: trajectories with the reason why they are dropped; `selection`: others,
     in numbered parts, which are in order of `row_id`.
 
-    Selected trajectories are of train prompts and have an image for every step with a prompt.
+    Selected trajectories are of train prompts and have an image for every step with a prompt; in
+    the reference's form as many accepted images as their plan has steps.
     """
     statuses = "('complete', 'exhausted')" if settings.exhausted else "('complete')"
+    accepted_only = settings.form == "reference"
     connection.execute(
         f"""
         CREATE TEMP TABLE candidates AS
         WITH planned AS (
-            SELECT plan_id, count(*) FILTER (prompt IS NOT NULL) AS image_steps
+            SELECT plan_id, count(*) AS steps, count(*) FILTER (prompt IS NOT NULL) AS image_steps
             FROM plans GROUP BY 1
         ),
         generated AS (
-            SELECT trajectory_id, count(*) AS images FROM attempts WHERE chosen GROUP BY 1
+            SELECT trajectory_id, count(*) FILTER (chosen) AS images,
+                   count(*) FILTER (accepted) AS accepted
+            FROM attempts GROUP BY 1
         )
         SELECT trajectory_id, trajectories.shard,
                CASE WHEN split <> 'train' THEN 'heldout'
                     WHEN status NOT IN {statuses} THEN status
                     WHEN image_steps IS NULL OR image_steps <> coalesce(images, 0)
                     THEN 'missing_picture'
-                    WHEN image_steps = 0 THEN 'text_only' END AS reason
+                    WHEN image_steps = 0 THEN 'text_only'
+                    WHEN {accepted_only} AND steps <> accepted THEN 'not_all_accepted'
+               END AS reason
         FROM trajectories JOIN prompts USING (prompt_id)
         LEFT JOIN planned USING (plan_id) LEFT JOIN generated USING (trajectory_id);
 
@@ -144,7 +183,7 @@ def _create_candidates(connection: duckdb.DuckDBPyConnection, settings: Sequence
     )
 
 
-def _sequences_sql(form: str, attempt_text: str, condition: str, part: int) -> str:
+def _sequences_sql(form: str, markup: _Markup, part: int) -> str:
     return f"""
         WITH selected AS (SELECT trajectory_id FROM selection WHERE part = {part}),
         selected_attempts AS (
@@ -154,23 +193,23 @@ def _sequences_sql(form: str, attempt_text: str, condition: str, part: int) -> s
         ),
         step_images AS (
             SELECT trajectory_id, step_number,
-                   string_agg({attempt_text}, '' ORDER BY iteration) AS attempts_text,
+                   string_agg({markup.attempt(form)}, '' ORDER BY iteration) AS attempts_text,
                    list(image ORDER BY iteration) AS images
-            FROM selected_attempts WHERE {condition}
+            FROM selected_attempts WHERE {_ATTEMPTS_OF[form]}
             GROUP BY trajectory_id, step_number
         ),
         step_texts AS (
             SELECT trajectory_id, t.prompt_id, step_number, p.reasoning,
                    coalesce(images, []) AS images,
-                   coalesce('<plan>' || escape_tags(p.prompt) || '</plan>' || attempts_text, '')
-                   || coalesce('<info>' || escape_tags(auxiliary_text) || '</info>', '') AS text
+                   coalesce({markup.tag("plan", "p.prompt")} || attempts_text, '')
+                   || coalesce({markup.tag("info", "auxiliary_text")}, '') AS text
             FROM trajectories t SEMI JOIN selected USING (trajectory_id)
             JOIN plans p USING (plan_id)
             LEFT JOIN step_images USING (trajectory_id, step_number)
         ),
         sequence_texts AS (
             SELECT trajectory_id, any_value(prompt_id) AS prompt_id,
-                   '<gthink>' || escape_tags(any_value(reasoning)) || '</gthink>'
+                   {markup.tag("gthink", "any_value(reasoning)")}
                    || string_agg(text, '' ORDER BY step_number) AS sequence,
                    flatten(list(images ORDER BY step_number)) AS images
             FROM step_texts GROUP BY trajectory_id

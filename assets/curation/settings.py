@@ -192,6 +192,13 @@ class PreferenceSettings(ConfigModel):
 class SequenceSettings(ConfigModel):
     """Complete trajectories as interleaved sequences."""
 
+    form: Literal["ours", "reference"] = added_field(
+        "ours",
+        description="ours: every tag is closed; reference: as the reference's scripts write them, "
+        "from trajectories with as many accepted images as their plan has steps; export "
+        "`reference` then has its two files, interleaved_gen_simple.json and "
+        "interleaved_gen_reflection.json",
+    )
     forms: tuple[Literal["easy", "reflection"], ...] = Field(
         ("easy", "reflection"), description="Forms to write"
     )

@@ -4,6 +4,7 @@ All paths in it are relative to it, so it can be moved, zipped or uploaded. Imag
 into the image store where that is possible, so they take no space.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,18 @@ class ExportFolder:
             for row in rows:
                 file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
                 count += 1
+        return count
+
+    def indented_json(self, name: str, rows: Iterator[Mapping[str, Any]]) -> int:
+        """Write rows as `json.dump(rows, file, ensure_ascii=False, indent=4)` does, few of them in
+        memory; the number of rows."""
+        count = 0
+        with (self.path / name).open("w", encoding="utf-8", newline="") as file:
+            for count, row in enumerate(rows, 1):
+                lines = json.dumps(row, ensure_ascii=False, indent=4).split("\n")
+                file.write("[" if count == 1 else ",")
+                file.writelines(f"\n    {line}" for line in lines)
+            file.write("\n]" if count else "[]")
         return count
 
     def parquet(

@@ -48,6 +48,10 @@ _SHAREGPT = {
 _IDS = ("row_id", "prompt_id")  # LLaMA-Factory ignores them
 # The reference's reward recognises by this name that an image is to be generated, not edited.
 _WHITE = "data/interleave/white.png"
+_REFERENCE_SEQUENCES = {
+    "easy": "interleaved_gen_simple.json",
+    "reflection": "interleaved_gen_reflection.json",
+}
 
 _ALL_ROWS = pc.scalar(True)
 _IMAGES = pc.list_value_length(pc.field("images"))  # their number
@@ -164,7 +168,8 @@ def _verl_rows(folder: ExportFolder, embedded: bool) -> Iterator[dict[str, Any]]
 
 
 def _write_reference(folder: ExportFolder, _settings: ExportSettings) -> dict[str, int]:
-    """JSON lines with exactly the keys that the reference's loader reads.
+    """JSON lines with exactly the keys that the reference's loader reads, and its sequences where
+    `sequences.form` is `reference`.
 
     Their paths are relative to the folder, in which the trainer must be started.
     """
@@ -178,7 +183,18 @@ def _write_reference(folder: ExportFolder, _settings: ExportSettings) -> dict[st
         }
         for row in folder.training_rows(CRITIC_RL)
     )
-    return {"critic_rl.jsonl": folder.json_lines("critic_rl.jsonl", rows)}
+    counts = {"critic_rl.jsonl": folder.json_lines("critic_rl.jsonl", rows)}
+    if folder.settings.sequences.form == "reference":
+        for form in folder.settings.sequences.forms:
+            name = _REFERENCE_SEQUENCES[form]
+            counts[name] = folder.indented_json(name, _reference_sequences(folder, form))
+    return counts
+
+
+def _reference_sequences(folder: ExportFolder, form: str) -> Iterator[dict[str, Any]]:
+    for row in folder.rows(SEQUENCES, pc.field("form") == form):
+        images = [folder.add_image(image) for image in row["images"]]
+        yield {"messages": row["messages"], "images": images}
 
 
 def _source_path(folder: ExportFolder, sha256: str) -> str:
@@ -215,9 +231,11 @@ FORMATS = {
         "verl in this folder.",
     ),
     "reference": Format(
-        "Critic RL prompts in the reference's format",
-        "Start the trainer in this folder: paths in `critic_rl.jsonl` are relative to it.",
-        (CRITIC_RL,),
+        "Critic RL prompts and sequences in the reference's format",
+        "Start the trainer in this folder: paths in its files are relative to it. It has "
+        "`interleaved_gen_simple.json` and `interleaved_gen_reflection.json` where "
+        "`curation.sequences.form` is `reference`.",
+        (CRITIC_RL, SEQUENCES),
         _write_reference,
     ),
     "preferences": Format(

@@ -15,7 +15,7 @@ from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.exports.publisher import export_all
 from assets.curation.planner_sets import build_planner_sft
 from assets.curation.sequences import build_sequences
-from assets.curation.settings import CurationSettings
+from assets.curation.settings import CurationSettings, SequenceSettings
 from assets.curation.steps import build_steps
 from schemas import BadImageError, FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
@@ -198,6 +198,28 @@ def test_reference_rows_have_exactly_its_keys(home, tmp_path):
     assert Image.open(folder / white[0]["origin_image_path"]).getcolors() == [
         (256, (255, 255, 255))
     ]
+
+
+def test_reference_sequences_are_written_as_its_scripts_do(home):
+    options = settings(formats=("reference",)).model_copy(
+        update={"sequences": SequenceSettings(form="reference")}
+    )
+    home.lake.write(SEQUENCES, build_sequences(home, options)[0])
+    (card,) = export_all(home, options)
+    assert card.counts == {
+        "critic_rl.jsonl": 12,
+        "interleaved_gen_simple.json": 8,
+        "interleaved_gen_reflection.json": 8,
+    }
+    folder = home.exports / "reference"
+    for name in ("interleaved_gen_simple.json", "interleaved_gen_reflection.json"):
+        text = (folder / name).read_text("utf-8")
+        rows = json.loads(text)
+        assert text == json.dumps(rows, ensure_ascii=False, indent=4)  # as they dump it
+        for row in rows:
+            assert list(row) == ["messages", "images"]
+            assert row["messages"][1]["content"].startswith("<gthink>\n")
+            assert all(Image.open(folder / image).size == (16, 16) for image in row["images"])
 
 
 def test_hugging_face_loads_offline_with_decoded_images(home, tmp_path, monkeypatch):

@@ -10,11 +10,11 @@ GOOD = [(9.0, True)]
 RETRIED = [(3.0, False), (9.0, True)]
 
 
-def build(world: World, form: str, **sequences) -> tuple[list[dict], dict[str, int]]:
-    options = CurationSettings(sequences={"forms": (form,), **sequences})
+def build(world: World, written: str, **sequences) -> tuple[list[dict], dict[str, int]]:
+    options = CurationSettings(sequences={"forms": (written,), **sequences})
     reader, counts, dropped = build_sequences(world.write(), options)
     rows = records(reader)
-    assert counts == {form: len(rows)}
+    assert counts == {written: len(rows)}
     return rows, dropped
 
 
@@ -95,3 +95,36 @@ def test_attempts_after_the_chosen_one_are_left_out(world):
     ]
     (row,), _ = build(world, "reflection", exhausted=True)
     assert row["images"] == [first.image]
+
+
+def test_reference_form_is_what_its_scripts_write(world):
+    world.add("s", RETRIED, GOOD, caption="look")
+    (easy,), _ = build(world, "easy", form="reference")
+    assert easy["messages"] == [
+        {"role": "user", "content": "Tell s"},
+        {
+            "role": "assistant",
+            "content": "<gthink>\nwhy s\n</gthink>\n"
+            "<plan>\ndraw s 1\n<plan>\n<image><img_token></image>.\n<info>\nlook\n</info>\n"
+            "<plan>\ndraw s 2\n<plan>\n<image><img_token></image>.\n<info>\nlook\n</info>\n",
+        },
+    ]
+    (reflection,), _ = build(world, "reflection", form="reference")
+    first_step, _ = reflection["messages"][1]["content"].split("<info>\nlook\n</info>\n")[:2]
+    assert first_step == (
+        "<gthink>\nwhy s\n</gthink>\n<plan>\ndraw s 1\n<plan>\n"
+        "<image><img_token></image>.\n<critic>\n<think>\nlooks wrong\n</think>\n"
+        '{"success": false, "refine_prompt": "try 1.1"}\n</critic>\n'
+        "<image><img_token></image>.\n<critic>\n<think>\nlooks right\n</think>\n"
+        '{"success": true, "refine_prompt": ""}\n</critic>\n'
+    )
+    assert reflection["images"] == [attempt.image for attempt in world.rows["attempts"]]
+
+
+def test_reference_form_has_trajectories_with_a_success_for_every_step(world):
+    world.add("good", GOOD, RETRIED)
+    world.add("captioned", GOOD, TEXT_ONLY)
+    world.add("exhausted", [(4, False)], GOOD, status="exhausted")
+    rows, dropped = build(world, "easy", form="reference", exhausted=True)
+    assert [row["prompt_id"] for row in rows] == ["good"]
+    assert dropped == {"not_all_accepted": 2}
