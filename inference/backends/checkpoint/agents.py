@@ -41,6 +41,7 @@ class CheckpointAgent:
         manifest.check_role(self.role)
         self._checkpoint, self.model = checkpoint, manifest.identity
         self._prompts = manifest.agent_prompts
+        self._repeats_first_prompt = manifest.repeats_first_prompt
         self._max_new_tokens = manifest.max_new_tokens[self.role]
         self._decoding: Decoding = "sampled" if answers == "sampled" else manifest.decoding
         self._form: AgentRole | None = None
@@ -98,7 +99,8 @@ class CheckpointCritic(CheckpointAgent):
     async def judge(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
-        text = critic_prompt(instruction, prompt, self._prompts["critic"]).text
+        rewritten = prompt or (instruction if self._repeats_first_prompt else "")
+        text = critic_prompt(instruction, rewritten, self._prompts["critic"]).text
         images = (before or EncodedImage.white(after.image.size), after)
         return await self._ask(text, images, read_verdict, parse_verdict)
 

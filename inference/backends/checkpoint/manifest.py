@@ -63,6 +63,11 @@ class Manifest(BaseModel, frozen=True):
     decoding: Literal["greedy", "own"] = Field(
         "greedy", description="own: as the model's generation_config says"
     )
+    repeats_first_prompt: bool = Field(
+        False,
+        description="Whether a critic gets a step's first prompt as the rewritten one, too, as in "
+        "the authors' demo; else none, as in training data",
+    )
 
     @property
     def pixel_limits(self) -> "PixelLimits":
@@ -128,19 +133,21 @@ def _with_files(manifest: Manifest, folder: Path) -> Manifest:
 
 
 def _foreign_manifest(folder: Path, prompts: Mapping[PromptName, str]) -> Manifest:
-    """Limits are those of the authors' inference; the version follows from weights and prompts."""
+    """Limits and turns are those of the authors' inference; the version follows from weights,
+    prompts and turns."""
     cached = _CACHED.search(folder.as_posix())
     revision = cached["revision"] if cached else weights_revision(str(folder), None)
     versions = {name: version_of(prompt) for name, prompt in prompts.items()}
     return Manifest(
         name=cached["name"].replace("--", "/") if cached else folder.name,
-        version=f"{revision[:8]}-{stable_hash(versions)[:6]}",
+        version=f"{revision[:8]}-{stable_hash(versions, 'repeats_first_prompt')[:6]}",
         role="both",
         agent_prompts=dict(prompts),
         image_max_pixels=1024 * 1024,
         many_images_max_pixels=384 * 384,
         max_new_tokens={"planner": 4096, "critic": 4096},
         decoding="own",
+        repeats_first_prompt=True,
     )
 
 

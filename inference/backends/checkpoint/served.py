@@ -37,6 +37,7 @@ def prompting(role: AgentRole, manifest: Manifest) -> dict[str, Any]:
         "max_tokens": manifest.max_new_tokens[role],
         "image_pixels": [manifest.image_min_pixels, manifest.image_max_pixels],
         "many_images_pixels": manifest.many_images_max_pixels,
+        "repeats_first_prompt": manifest.repeats_first_prompt,
         "agent_prompts": {str(name): prompt for name, prompt in prompts if name in _PROMPTS[role]},
     }
 

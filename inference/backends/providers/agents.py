@@ -139,7 +139,9 @@ class RemoteCritic(RemoteAgent):
     async def judge(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
-        text = critic_prompt(instruction, prompt, self._settings.prompt("critic")).text
+        repeats = self._settings.repeats_first_prompt
+        rewritten = prompt or (instruction if repeats else "")
+        text = critic_prompt(instruction, rewritten, self._settings.prompt("critic")).text
         images = before_and_after(before, after)
         try:
             return await self._ask(text, images, VerdictAnswer, read_verdict)

@@ -165,6 +165,11 @@ class AgentModel(ChatModel):
         description="How it answers. schema: JSON whose schema the provider enforces; json: JSON, "
         "where a provider cannot do that; tags: as our trained agents do, <think> and <answer>",
     )
+    repeats_first_prompt: bool = added_field(
+        False,
+        description="A critic gets a step's first prompt as the rewritten one, too, as the "
+        "authors' demo asks theirs; false: none, as in training data",
+    )
     agent_prompts: dict[str, str] = Field(
         default_factory=dict,
         description="Other agent prompts: planner_text, planner_interleaved, critic or scorer -> "

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from inference.agent_prompts.templates import critic_prompt
 from inference.backends.checkpoint import served
 from inference.backends.checkpoint.agents import CheckpointCritic
 from inference.backends.checkpoint.decoding import Sampling
@@ -146,6 +147,27 @@ async def test_a_model_that_was_not_trained_here_answers(hub_cache):
     assert await CheckpointCritic(model).judge(white, white, "Draw a cat.", "") == ACCEPTED
 
 
+async def test_a_model_that_was_not_trained_here_gets_the_first_prompt_twice(
+    hub_cache, overfitted, monkeypatch
+):
+    async def question(folder):
+        model = CheckpointModel(folder, CheckpointSettings(agent_prompts=PROMPTS, device="cpu"))
+        complete, queries = model.complete, []
+
+        async def recorded(query):
+            queries.append(query)
+            return await complete(query)
+
+        monkeypatch.setattr(model, "complete", recorded)
+        white = EncodedImage.white((96, 96))
+        await CheckpointCritic(model).judge(white, white, "Draw a cat.", "")
+        return queries[0].text
+
+    name = PROMPTS["critic"]
+    assert await question(hub_cache) == critic_prompt("Draw a cat.", "Draw a cat.", name).text
+    assert await question(overfitted) == critic_prompt("Draw a cat.", "", name).text
+
+
 def test_a_model_that_was_not_trained_here_decodes_as_its_makers_say(hub_cache):
     def sampling(**config):
         (hub_cache / "generation_config.json").write_text(json.dumps({"eos_token_id": 1, **config}))
@@ -178,6 +200,8 @@ def test_a_server_knows_a_trained_agent_by_the_name_that_calls_have(
     assert re.fullmatch(re.escape(name) + "-[0-9a-f]{8}", agent.model)
     assert name.startswith("owner/agent@0123abcd-") == is_foreign
     assert ("--chat-template" in command) != is_foreign
+    prompting = served.prompting("critic", read_manifest(Path(specs[0].model), PROMPTS))
+    assert prompting["repeats_first_prompt"] == is_foreign
 
 
 def test_a_model_that_is_nowhere_is_one_line(home, hub_cache):

@@ -106,12 +106,15 @@ async def test_a_planner_gets_what_their_code_sends(checkout, settings):
     )
 
 
-async def test_a_critic_gets_what_their_code_sends(checkout, settings):
+@pytest.mark.parametrize("rewritten", ["Add bows.", ""])
+async def test_a_critic_gets_what_their_code_sends(checkout, settings, rewritten):
     client = RecordingClient(ACCEPTED)
-    critic = RemoteCritic("openai", client, settings)
+    theirs = settings.model_copy(update={"repeats_first_prompt": True})
+    critic = RemoteCritic("openai", client, theirs)
     before, after = EncodedImage.white((64, 64)), EncodedImage.white((48, 48))
-    verdict = await critic.judge(before, after, "Bows.", "Add bows.")
-    values = {"original_instruction": "Bows.", "rewritten_prompt": "Add bows."}
+    verdict = await critic.judge(before, after, "Bows.", rewritten)
+    # Their demo begins a step with the plan's prompt as the one that is refined.
+    values = {"original_instruction": "Bows.", "rewritten_prompt": rewritten or "Bows."}
     asked = "<image><image>\n" + their_prompt(checkout, "Iterative_T2I_PROMPT_QWEN", **values)
     [request] = map(chat_arguments, client.requests)
     assert request["messages"] == their_messages(asked, (before, after))
