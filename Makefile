@@ -13,19 +13,17 @@ PROFILE ?= sketch
 TESTS ?= tests
 WORKERS ?= 2
 SLOWEST ?= 10
-LONG ?= long
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=$(SLOWEST)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo ui serve test test-long test-nightly lint bench docs screenshots
+.PHONY: help setup cluster demo ui serve test test-long lint bench docs screenshots
 
 help:
 	@echo "make demo    materialize the whole lineage on the sketch profile"
 	@echo "make ui      open Dagster on port 3000"
 	@echo "make serve   open the studio and the API on port 8030"
 	@echo "make test    run the tests (TESTS=tests/warehouse for some)"
-	@echo "make test-long  run those that take long: trainings, guides, ten thousand streams, fuzzing"
-	@echo "make test-nightly  run those that take still longer: rehearsals, the ablation"
+	@echo "make test-long  run those that take long: trainings, rehearsals, guides, ten thousand streams"
 	@echo "make lint    ruff, mypy, import-linter, and whether docs/tables.md is up to date"
 	@echo "make bench   print the numbers of docs/benchmarks.md and write bench.json"
 	@echo "make docs    write docs/tables.md from the schemas"
@@ -47,13 +45,10 @@ serve: .venv/core.stamp
 	@$(BIN)/interleave serve --profile $(PROFILE)
 
 test: .venv/dev.stamp
-	@$(PYTEST) -m "not long and not nightly" $(TESTS)
+	@$(PYTEST) -m "not long" $(TESTS)
 
 test-long: .venv/dev.stamp
-	@$(PYTEST) --tb=short -m "$(LONG)" $(TESTS)
-
-test-nightly: .venv/dev.stamp
-	@$(PYTEST) --tb=short -m nightly $(TESTS)
+	@$(PYTEST) --tb=short -m long $(TESTS)
 
 lint: .venv/dev.stamp
 	@$(BIN)/ruff check .

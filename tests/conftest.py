@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first, so that no worker is left with one at the end."""
-    marks = {"slow", "long", "nightly"}
+    marks = {"slow", "long"}
     slow = {item.path for item in items if marks & {m.name for m in item.iter_markers()}}
     items.sort(key=lambda item: item.path not in slow)
 

@@ -11,11 +11,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
-IN_CI = {"application"}  # the others take some twenty minutes
-RUNS = [
-    pytest.param(guide, id=guide.stem, marks=() if guide.stem in IN_CI else pytest.mark.not_in_ci)
-    for guide in GUIDES
-]
 _BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -44,7 +39,7 @@ def test_blocks_are_run_or_say_why_not(guide):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("guide", RUNS)
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 def test_commands_and_snippets_run(guide, tmp_path):
     if re.search(r"^npm ", script_of(guide), re.MULTILINE) and not shutil.which("npm"):
         pytest.skip("Node and npm are not installed")

@@ -14,7 +14,7 @@ from tests.dagster_project.postgres_server import PASSWORD, postgres
 from tests.helpers.automation import wait_until
 from tests.helpers.browser import dagster_ui, query_graphql
 
-pytestmark = [pytest.mark.long, pytest.mark.not_in_ci]
+pytestmark = pytest.mark.long
 
 SHARDS = [f"sketchbook-{number:04d}" for number in range(10_000)]
 MISSING = SHARDS[:3]  # of which only prompts are made

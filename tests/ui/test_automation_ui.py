@@ -9,7 +9,6 @@ from tests.helpers.browser import CHROMIUM, TIMEOUT_SECONDS, chromium, tiny_ui, 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.long,
-    pytest.mark.not_in_ci,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install Debian's `chromium`"),
 ]
 SHARDS = ["sketchbook-0000", "sketchbook-0001"]
