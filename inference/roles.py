@@ -376,12 +376,19 @@ class BackendError(FoundryError):
 
 @dataclass(frozen=True)
 class Roles:
-    """The backends a profile has bound to the four roles."""
+    """The backends a profile has bound to the four roles.
+
+    Args:
+        mix: the generators that share the bank's prompts, with weights (`generator_mix.py`); users'
+            requests, evaluations and benchmarks are drawn by `generator`, its first member. None:
+            that draws all.
+    """
 
     planner: Planner
     generator: Generator
     critic: Critic
     scorer: Scorer
+    mix: tuple[tuple[Generator, float], ...] = ()
 
     @property
     def names(self) -> dict[str, str]:

@@ -32,6 +32,7 @@ from .engine.progress import Progress
 from .engine.retry import summarize_error
 from .engine.scoring import score_calls
 from .engine.worker_pool import WorkerPool
+from .generator_mix import roles_of_prompt
 from .loop import Loop, check_plan
 from .roles import PlanRequest, Roles, Score, UnusableAnswerError, qualified_name, uses_batch_api
 from .settings import Limits, LoopSettings
@@ -94,12 +95,15 @@ async def run_shard(
     limits: Limits,
     progress: Progress | None = None,
 ) -> ShardResult:
-    """Run the loop over every prompt; one without a plan becomes a quarantined trajectory."""
+    """Run the loop over every prompt; one without a plan becomes a quarantined trajectory.
+
+    Of a mix of generators one draws all images of a prompt.
+    """
     plan_of = _group(plans, "prompt_id")
-    recorders = [
-        TrajectoryRecorder(prompt, plan_of.get(prompt.prompt_id, []), roles, settings)
-        for prompt in prompts
-    ]
+    recorders = []
+    for prompt in prompts:
+        own, rows = roles_of_prompt(roles, prompt.prompt_id), plan_of.get(prompt.prompt_id, [])
+        recorders.append(TrajectoryRecorder(prompt, rows, own, settings))
     with ModelCalls(home, "trajectories", shard, roles, limits) as calls:
         pool = WorkerPool(shard, limits.in_flight, limits.failure_share, progress)
         _, quarantine = await pool.map(
@@ -173,7 +177,8 @@ async def _run(calls: ModelCalls, prompt: PromptRow, recorder: TrajectoryRecorde
     if not recorder.plan:
         raise UnusableAnswerError("it has no plan")
     images, plan = await _input_images(calls, prompt), plan_from_rows(recorder.plan)
-    loop = Loop(calls, recorder.settings, prompt.prompt_id, plan, images)
+    own = calls.with_roles(recorder.roles)
+    loop = Loop(own, recorder.settings, prompt.prompt_id, plan, images)
     async with aclosing(loop.events()) as events:
         async for event in events:
             recorder.note(event)

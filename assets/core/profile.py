@@ -16,6 +16,7 @@ from pydantic import (
 
 from inference.backends.checkpoint.manifest import is_at_hub_alone
 from inference.backends.factory import Backends
+from inference.generator_mix import generator_shares
 from inference.loop import check_conditioning
 from inference.roles import Roles
 from inference.service.settings import ServiceSettings
@@ -130,14 +131,15 @@ class Profile(Backends):
     def build(self, home: Home) -> Roles:
         """The backends of all roles; FoundryError where the generator lacks what the loop needs."""
         roles = super().build(home)
-        check_conditioning(self.loop, roles.generator)
+        for generator, _ in generator_shares(roles):
+            check_conditioning(self.loop, generator)
         return roles
 
     @property
     def generators(self) -> tuple[str, ...]:
         """Backends whose generators draw: in the loop, then for GRPO's rewards."""
         named = self.training.critic_rl.reward.generators if self.training else ()
-        return tuple(dict.fromkeys((self.roles.generator, *named)))
+        return tuple(dict.fromkeys((*self.roles.generators, *named)))
 
     @property
     def gpu_assignment(self) -> GpuAssignment:

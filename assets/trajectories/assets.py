@@ -1,15 +1,17 @@
 """Plans of a shard, the planner-critic loop over them, and scores of every attempt."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import dagster as dg
 
 from inference import shard as engine
+from inference.generator_mix import roles_of_prompt
 from inference.roles import qualified_name
 from schemas import Table
+from schemas.prompts import PROMPTS
 from schemas.trajectories import (
     ATTEMPTS,
     MEMBER_SCORES,
@@ -50,6 +52,26 @@ def _round_agents(foundry: FoundryResource, shards: Sequence[str]) -> dict[str, 
     return {shard: plan.agents for shard, plan in made.items()}
 
 
+def _loop_models(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[str]:
+    """Those of all shards: who draws a prompt of a mix follows from the prompt."""
+    drawing: tuple[Role, ...] = () if foundry.roles.mix else ("generator",)
+    return _models(*drawing, "critic", "scorer")(foundry, instance)
+
+
+def _shard_models(foundry: FoundryResource, shards: Sequence[str]) -> dict[str, object]:
+    """`_round_agents`; with a mix also who draws a shard's prompts, so that another mix leaves
+    shards alone whose prompts it gives to the same generators."""
+    agents, roles = _round_agents(foundry, shards), foundry.roles
+    if not roles.mix:
+        return agents
+    prompts = foundry.home.lake.read(PROMPTS, shards, ["shard", "prompt_id"]).to_pylist()
+    drawing: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for prompt in prompts:
+        own = roles_of_prompt(roles, prompt["prompt_id"])
+        drawing[prompt["shard"]][prompt["prompt_id"]] = qualified_name(own.generator)
+    return {shard: {"agents": agents.get(shard), "generators": drawing[shard]} for shard in shards}
+
+
 PLAN_SET = Node(
     name="plans",
     group="trajectories",
@@ -71,8 +93,8 @@ TRAJECTORY_SET = Node(
     ledger=_LEDGER,
     deps=("prompts", "plans"),
     sections=("loop",),
-    inputs=_models("generator", "critic", "scorer"),
-    shard_inputs=_round_agents,
+    inputs=_loop_models,
+    shard_inputs=_shard_models,
     sharded=True,
     pool="generator",
 )
@@ -131,7 +153,8 @@ def trajectories(
         "stories": image_metadata(sheet, "Some trajectories of this shard"),
     }
     forecast = forecast_metadata(foundry, context.instance, loop_model_names(foundry))
-    metadata = model_call_costs(run.calls) | images | forecast
+    drawn = Counter(row.generator for row in run.attempts)
+    metadata = model_call_costs(run.calls) | images | forecast | {"generators": dict(drawn)}
     return TRAJECTORY_SET.describe(context, foundry, rows, metadata)
 
 

@@ -9,15 +9,16 @@ are upper bounds (`grpo_estimate.py`); supervised training is not estimated.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from inference.backends.images.settings import ImagesSettings
 from inference.backends.providers.settings import ProviderSettings, RemoteModel
 from inference.engine.ensemble import Ensemble
 from inference.engine.scoring import callees
+from inference.generator_mix import generator_shares
 from inference.generator_pair import GeneratorPair
-from inference.roles import qualified_name
+from inference.roles import Backend, Generator, Roles, qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import EVALUATIONS, RUBRICS
 from schemas.trajectories import LOOP_ROLES, TRAJECTORIES, Role
@@ -144,7 +145,8 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
 
 def loop_model_names(foundry: FoundryResource) -> set[str]:
     """Backend and model of all models that make trajectories and scores."""
-    return {model.name for role in LOOP_ROLES for model in _role_models(foundry, role)}
+    roles = foundry.roles
+    return {model.name for role in LOOP_ROLES for model in _role_models(foundry, role, roles)}
 
 
 def estimate_benchmark(
@@ -157,9 +159,10 @@ def estimate_benchmark(
     """Answers to requests by the models of some roles, and questions to a judge; needs no key."""
     foundry = foundry.without_keys()
     attempts = round(requests * _attempts_per_trajectory(foundry.home))
-    models = [each for each in _loop_models(foundry, requests, attempts) if each.role in roles]
+    loop = _loop_models(foundry, requests, attempts, replace(foundry.roles, mix=()))
+    models = [each for each in loop if each.role in roles]
     if judge is not None:
-        models.append(_Model("benchmark_judge", judge.name, judge.model, questions))
+        models.append(_Model("benchmark_judge", judge.name, judge.model, calls=questions))
     measured = _measured_calls(foundry.home)
     return [_role_estimate(foundry, model, measured) for model in models if model.calls]
 
@@ -168,7 +171,9 @@ class _Model(NamedTuple):
     role: Role
     name: str  # in the lake
     settings: object
-    calls: int
+    a_trajectory: float = 0  # calls in the loop
+    an_attempt: float = 0
+    calls: int = 0
     slots: int | None = None  # None: the profile's
     purpose: str = ""
     assumed: _Call | None = None  # None: by role
@@ -180,37 +185,51 @@ def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Itera
     if expansion and not foundry.home.lake.partitions(VOCABULARY_PROPOSALS):
         banks = sum(len(bank_requests(pack, 1)) for pack in load_packs(foundry))
         name = f"{expansion.backend}/{expansion.model.identity}"
-        yield _Model("expander", name, expansion.model, banks)
-    yield from _loop_models(foundry, trajectories, attempts)
+        yield _Model("expander", name, expansion.model, calls=banks)
+    yield from _loop_models(foundry, trajectories, attempts, foundry.roles)
 
 
-def _loop_models(foundry: FoundryResource, trajectories: int, attempts: int) -> Iterator[_Model]:
-    """Of a pair of generators, the first draws one image of every trajectory."""
+def _loop_models(
+    foundry: FoundryResource, trajectories: int, attempts: int, roles: Roles
+) -> Iterator[_Model]:
     for role in LOOP_ROLES:
-        calls = trajectories if role == "planner" else attempts
-        models = list(_role_models(foundry, role))
-        if role == "generator" and len(models) > 1:
-            yield models.pop(0)._replace(calls=trajectories)
-            calls -= trajectories
-        for model in models:
-            yield model._replace(calls=calls)
+        for model in _role_models(foundry, role, roles):
+            calls = model.a_trajectory * trajectories + model.an_attempt * attempts
+            yield model._replace(calls=round(calls))
 
 
-def _role_models(foundry: FoundryResource, role: Role) -> Iterator[_Model]:
+def _role_models(foundry: FoundryResource, role: Role, roles: Roles) -> Iterator[_Model]:
     """The models of a role, without a number of calls: each scorer of an ensemble, each of a
-    scorer's two calls, each generator of a pair."""
-    backend = getattr(foundry.roles, role)
+    scorer's two calls, each generator of a mix, of a pair."""
+    if role == "generator":
+        for generator, share in generator_shares(roles):
+            yield from _generator_models(foundry, generator, share)
+        return
+    backend = getattr(roles, role)
     members = backend.members if isinstance(backend, Ensemble) else ()
     for one in [member.scorer for member in members] or [backend]:
-        settings = getattr(getattr(foundry.settings, one.backend), role, None)
-        if isinstance(one, GeneratorPair):
-            yield _Model(role, qualified_name(one.first), settings, 0)
-            yield _Model(role, qualified_name(one.edit), getattr(settings, "edit", None), 0)
-            continue
-        called = callees(one)
+        settings, called = _settings_of(foundry, role, one), callees(one)
+        rate = (1.0, 0.0) if role == "planner" else (0.0, 1.0)
         assumed = _ASSUMED_PARTS if len(called) > 1 else (None,)
         for callee, call in zip(called, assumed, strict=True):
-            yield _Model(role, qualified_name(callee), settings, 0, assumed=call)
+            yield _Model(role, qualified_name(callee), settings, *rate, assumed=call)
+
+
+def _generator_models(
+    foundry: FoundryResource, generator: Generator, share: float
+) -> Iterator[_Model]:
+    """The first of a pair draws one image of every trajectory."""
+    settings = _settings_of(foundry, "generator", generator)
+    if not isinstance(generator, GeneratorPair):
+        yield _Model("generator", qualified_name(generator), settings, 0, share)
+        return
+    edit = getattr(settings, "edit", None)
+    yield _Model("generator", qualified_name(generator.first), settings, share, 0)
+    yield _Model("generator", qualified_name(generator.edit), edit, -share, share)
+
+
+def _settings_of(foundry: FoundryResource, role: Role, backend: Backend) -> object:
+    return getattr(getattr(foundry.settings, backend.backend), role, None)
 
 
 def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]:
@@ -221,9 +240,10 @@ def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]
     reward = foundry.training.critic_rl.reward
     slots: dict[Role, int] = {"generator": reward.concurrency, "scorer": reward.scorings}
     for role, most in slots.items():
-        models = list(_role_models(foundry, role))
-        for model in models[-1:] if role == "generator" else models:
-            yield model._replace(calls=load.draws, slots=most, purpose="rewards")
+        for model in _role_models(foundry, role, foundry.roles):
+            if share := model.an_attempt:
+                calls = round(share * load.draws)
+                yield model._replace(calls=calls, slots=most, purpose="rewards")
 
 
 def _grpo(load: GrpoLoad, roles: list[RoleEstimate]) -> GrpoEstimate:
@@ -253,14 +273,14 @@ def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Mode
     written = {row.prompt_id for row in foundry.rows(RUBRICS)}
     missing = max(0, requests - len(written))
     name = f"{judge.backend}/{judge.rubrics.identity}"
-    yield _Model("rubric_writer", name, judge.rubrics, missing)
+    yield _Model("rubric_writer", name, judge.rubrics, calls=missing)
     if foundry.settings.training is None:  # no checkpoints to evaluate
         return
     evaluated = set() if trajectories else set(lake.partitions(EVALUATIONS))
     variants = [VARIANTS[each] for each in evaluation.variants if each not in evaluated]
     grades = sum(1 + (variant.planner is not None) for variant in variants)
     name = f"{judge.backend}/{judge.model.identity}"
-    yield _Model("judge", name, judge.model, requests * grades)
+    yield _Model("judge", name, judge.model, calls=requests * grades)
 
 
 def _role_estimate(foundry: FoundryResource, model: _Model, measured: _Calls) -> RoleEstimate:
@@ -335,6 +355,6 @@ def _query(home: Home, sql: str) -> list[dict[str, Any]]:
 
 def _image_mb(foundry: FoundryResource) -> float:
     """Megabytes of an image; all but the sketch world's are taken to be 1024 x 1024 pixels."""
-    if foundry.settings.roles.generator != "sketch":
+    if foundry.settings.roles.generators != ("sketch",):
         return _IMAGE_MB
     return foundry.settings.sketch.picture_size**2 * 0.25e-6

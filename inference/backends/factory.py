@@ -5,9 +5,9 @@ A new backend is a section of `Backends`, a name in the literals below and a cas
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, PositiveFloat, Tag, model_validator
 
 from schemas.trajectories import LOOP_ROLES, Role
 from schemas.yaml_config import ConfigModel, added_field
@@ -39,6 +39,11 @@ AgentBackend = Literal["sketch", "checkpoint", "openai", "gemini"]
 ScorerBackend = Literal["sketch", "editscore", "openai", "gemini", "ensemble"]
 ChatBackend = Literal["openai", "gemini"]
 GeneratorBackend = Literal["sketch", "gemini", "images", "diffusers"]
+GeneratorMix = Annotated[dict[GeneratorBackend, PositiveFloat], Field(min_length=2)]
+GeneratorBinding = Annotated[  # told apart by their types, so that an error is about one of them
+    Annotated[GeneratorBackend, Tag("backend")] | Annotated[GeneratorMix, Tag("mix")],
+    Discriminator(lambda value: "mix" if isinstance(value, dict) else "backend"),
+]
 _PROVIDERS = ("openai", "gemini", "images")
 
 
@@ -46,9 +51,18 @@ class RoleBindings(ConfigModel):
     """The backend of each role."""
 
     planner: AgentBackend = Field(description="Writes the steps of a plan")
-    generator: GeneratorBackend = Field(description="Draws the pictures")
+    generator: GeneratorBinding = Field(
+        description="Draws the pictures; or several with weights, such as {images: 2, gemini: 1}: "
+        "each prompt of the bank is drawn by one of them, chosen by a hash, and everything else "
+        "(requests, evaluations, benchmarks) by the first"
+    )
     critic: AgentBackend = Field(description="Accepts a picture or rewrites its prompt")
     scorer: ScorerBackend = Field(description="Grades every attempt")
+
+    @property
+    def generators(self) -> tuple[GeneratorBackend, ...]:
+        """The generator, or all members of a mix, the first one first."""
+        return (self.generator,) if isinstance(self.generator, str) else tuple(self.generator)
 
 
 class Backends(ConfigModel):
@@ -126,9 +140,10 @@ class Backends(ConfigModel):
         """
         bound = sorted(self.bound.items())
         agents = {backend: self._agents(backend, roles, home) for backend, roles in bound}
-        by_role = {
-            role: agents[name][role] for role, name in dict(self.roles).items() if name in agents
-        }
+        first = self.roles.model_copy(update={"generator": self.roles.generators[0]})
+        by_role = {role: agents[name][role] for role, name in dict(first).items() if name in agents}
+        if isinstance(mix := self.roles.generator, dict):
+            by_role["mix"] = tuple((agents[name]["generator"], mix[name]) for name in mix)
         if self.ensemble and self.roles.scorer == "ensemble":
             weights = cast(dict[str, float], self.ensemble.members)
             scorers = {backend: agents[backend]["scorer"] for backend in weights}
@@ -198,10 +213,13 @@ class Backends(ConfigModel):
 
     @property
     def bound(self) -> dict[str, list[Role]]:
-        """Backends in use -> their roles; the members of an ensemble are scorers."""
+        """Backends in use -> their roles; members of an ensemble are scorers, those of a mix
+        generators."""
         bound: dict[str, list[Role]] = {}
         for role in LOOP_ROLES:
             backends: Sequence[str] = [getattr(self.roles, role)]
+            if role == "generator":
+                backends = self.roles.generators
             if backends == ["ensemble"] and self.ensemble:
                 backends = list(self.ensemble.members)
             for backend in backends:

@@ -14,6 +14,7 @@ was answered from another's journal; such a row costs nothing.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
@@ -151,6 +152,12 @@ class JournaledCalls(Generic[R]):
 
     def __exit__(self, *error: object) -> None:
         self._journal.close()
+
+    def with_roles(self, roles: R) -> Self:
+        """The same journal, for calls of other backends."""
+        other = copy(self)
+        other.roles = roles
+        return other
 
     async def image(self, sha256: str) -> EncodedImage:
         """A stored image. Raises `BadImageError` when it is missing or damaged."""

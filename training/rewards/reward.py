@@ -75,7 +75,7 @@ class RewardSettings(ConfigModel):
     generators: tuple[GeneratorBackend, ...] = added_field(
         (),
         description="Backends whose generators draw, each for rows of its own: those whose picture "
-        "it drew, and an equal share of the others; none: the one of `roles`",
+        "it drew, and an equal share of the others; none: those of `roles`",
     )
     concurrency: int = Field(4, ge=1, description="Drawings under way at once")
     scorings: int = Field(8, ge=1, description="Scorings under way at once")
