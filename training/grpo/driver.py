@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import ConfigDict, Field
 
 from inference.backends.factory import Backends
+from inference.generator_mix import generator_shares
 from inference.images_server.ray_replicas import RAY_TIMED_OUT
 from schemas.yaml_config import ConfigModel
 from warehouse import Home, Journal
@@ -220,10 +221,9 @@ class GrpoRun:
         backends = self._job.roles.model_copy(update={"roles": bindings})
         roles = backends.build(home)
         named = [backends.generator(name, home) for name in settings.generators]
+        drawing = named or [generator for generator, _ in generator_shares(roles)]
         return RewardService(
-            generators_of_rows(
-                named or [roles.generator], self._judged_prompts, settings.seed, home, self._folder
-            ),
+            generators_of_rows(drawing, self._judged_prompts, settings.seed, home, self._folder),
             roles.scorer,
             home.images,
             settings,
