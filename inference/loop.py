@@ -46,7 +46,7 @@ from .roles import (
     max_reference_images,
     qualified_name,
 )
-from .settings import LoopSettings
+from .settings import Conditioning, LoopSettings
 
 _HEAD_START_SECONDS = 0.005  # of the critic, before the next step is drawn ahead
 
@@ -196,11 +196,7 @@ class Loop:
         return step.step_number, tuple(image.sha256 for image in self._conditioning(images))
 
     def _conditioning(self, images: Sequence[EncodedImage]) -> Sequence[EncodedImage]:
-        """Those of the trajectory's images so far that the generator gets."""
-        limit: int | None = 1
-        if self.settings.conditioning == "all":
-            limit = max_reference_images(self.calls.roles.generator)
-        return tuple(images if limit is None else images[-limit:])
+        return conditioning_images(self.settings.conditioning, self.calls.roles.generator, images)
 
     async def _judge(self, draw: ImageGenerated, goal: str, attempt: int) -> AttemptJudged:
         site = self._site(draw.step, draw.iteration)
@@ -227,6 +223,14 @@ class Loop:
 
     def _site(self, step: PlanStep, iteration: int) -> CallSite:
         return CallSite(self.prompt_id, step.step_number, iteration)
+
+
+def conditioning_images(
+    conditioning: Conditioning, generator: Generator, images: Sequence[EncodedImage]
+) -> tuple[EncodedImage, ...]:
+    """Those of a trajectory's images so far that the generator gets; it may ask a server."""
+    limit = max_reference_images(generator) if conditioning == "all" else 1
+    return tuple(images if limit is None else images[-limit:])
 
 
 def check_conditioning(settings: LoopSettings, generator: Generator) -> None:

@@ -7,6 +7,8 @@ from pydantic import Field
 from schemas.trajectories import OnExhausted
 from schemas.yaml_config import ConfigModel
 
+Conditioning = Literal["last", "all"]
+
 
 class LoopSettings(ConfigModel):
     """Rules of the planner-critic loop; all of them enter the ids of trajectories."""
@@ -17,7 +19,7 @@ class LoopSettings(ConfigModel):
         description="After T_max rejections: continue with the last image, as the reference does; "
         "with the best one, as the scorer ranks them; or stop",
     )
-    conditioning: Literal["last", "all"] = Field(
+    conditioning: Conditioning = Field(
         "last",
         # Added later than the other settings: trajectories made before it keep their ids.
         exclude_if=lambda value: value == "last",

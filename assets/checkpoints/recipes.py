@@ -246,7 +246,11 @@ def grpo(
 ) -> Recipe:
     """GRPO of the critic `parent` on an export for verl."""
     roles = Backends(**{f: getattr(foundry.settings, f) for f in Backends.model_fields})
-    shared = {"data": data.folder, "settings": settings, "root": foundry.home.root, "roles": roles}
+    conditioning = foundry.settings.loop.conditioning
+    shared = {
+        **{"data": data.folder, "settings": settings, "root": foundry.home.root, "roles": roles},
+        "conditioning": conditioning,
+    }
 
     def job(version: str, folder: Path, model: Path) -> TrainerJob:
         return grpo_job(name, folder, GrpoJob(parent=model, version=version, **shared))
@@ -256,6 +260,7 @@ def grpo(
         "trainer": pinned_version("rl", hardware, "verl"),
         "generator": _models_of(roles, "generator", settings.reward.generators),
         "scorer": _models_of(roles, "scorer"),
+        **({"conditioning": conditioning} if conditioning != "last" else {}),
     }
     return Recipe(name, "critic", settings, job, parent=parent, data=data, inputs=inputs)
 

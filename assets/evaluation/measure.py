@@ -4,6 +4,8 @@ All calls go through one journal per benchmark, so that a killed evaluation resu
 that share an agent share its answers. Nothing is written to the tables of training data.
 """
 
+import asyncio
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -14,7 +16,7 @@ from inference.engine.progress import Progress
 from inference.engine.retry import CallFailedError
 from inference.engine.worker_pool import WorkerPool
 from inference.events import ImageGenerated, StepAccepted, StepExhausted
-from inference.loop import Loop
+from inference.loop import Loop, conditioning_images
 from inference.roles import (
     Grader,
     PlanRequest,
@@ -28,6 +30,7 @@ from schemas import FoundryError
 from schemas.prompts import PromptRow
 from schemas.training import EvaluationRow
 from schemas.trajectories import ModelCallRow
+from training.rewards.generators import images_so_far
 from training.rewards.reward import Grades, neutral_step_reward, step_reward
 from warehouse import EncodedImage, Home
 
@@ -78,7 +81,8 @@ async def evaluate_variant(
     pool = WorkerPool(benchmark.name, settings.in_flight, 1.0, progress)
     with ModelCalls(home, ASSET, benchmark.journal, roles, limits) as calls:
         has_planner = variant.planner is not None
-        measurement = _Measurement(calls, loop, grader, has_planner, settings.redraws)
+        so_far = _images_so_far(home, loop, benchmark) if variant.critic else {}
+        measurement = _Measurement(calls, loop, grader, has_planner, settings.redraws, so_far)
         try:
             results, _ = await pool.map(measurement.measure, items)
         except CallFailedError as error:
@@ -106,6 +110,14 @@ async def evaluate_variant(
         return BenchmarkResult(rows, finals, calls.ledger())
 
 
+def _images_so_far(
+    home: Home, loop: LoopSettings, benchmark: Benchmark
+) -> Mapping[str, Sequence[str]]:
+    if loop.conditioning == "last":
+        return {}
+    return images_so_far(home, [item.item_id for item in benchmark.attempts])
+
+
 @dataclass(frozen=True)
 class _Measurement:
     """Makes values of a request (by running it) or of a stored attempt (by judging it).
@@ -121,6 +133,7 @@ class _Measurement:
     grader: Grader | None
     has_planner: bool
     redraws: int
+    images_so_far: Mapping[str, Sequence[str]]  # sha256 by attempt, where all are drawn from
 
     async def measure(self, item: PromptRow | AttemptItem) -> ItemResult:
         if isinstance(item, PromptRow):
@@ -186,9 +199,16 @@ class _Measurement:
     async def _redraw(
         self, item: AttemptItem, before: EncodedImage | None, prompt: str, number: int
     ) -> Grades:
+        earlier = self.images_so_far.get(item.item_id, ())[:-1]
+        so_far = [await self.calls.image(sha256) for sha256 in earlier]
+        if before:
+            so_far.append(before)
         seed = attempt_seed(self.loop.seed, f"{item.item_id} {number}", item.step_number, 0)
         try:
-            sources = (before,) if before else ()
+            generator = self.calls.roles.generator
+            sources = await asyncio.to_thread(
+                conditioning_images, self.loop.conditioning, generator, so_far
+            )
             image = (await self.calls.generate(item.site, prompt, sources, seed)).answer
         except UnusableAnswerError:  # a prompt that cannot be drawn: the lowest grades
             return Grades(0.0, 0.0)

@@ -21,7 +21,8 @@ from pydantic import ConfigDict, Field
 from inference.backends.factory import Backends
 from inference.generator_mix import generator_shares
 from inference.images_server.ray_replicas import RAY_TIMED_OUT
-from schemas.yaml_config import ConfigModel
+from inference.settings import Conditioning
+from schemas.yaml_config import ConfigModel, added_field
 from warehouse import Home, Journal
 from warehouse.atomic import atomic_path
 
@@ -36,7 +37,7 @@ from ..launch.driver import (
 )
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.calls import CALLS, RewardCalls
-from ..rewards.generators import generators_of_rows
+from ..rewards.generators import generators_of_rows, images_so_far
 from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
 from ..row_lengths import left_out_metrics
@@ -74,6 +75,9 @@ class GrpoJob(ConfigModel):
     # The alias is in the job files and configuration hashes of earlier versions.
     roles: Backends = Field(alias="players", description="Generator and scorer of the rewards")
     version: str = Field(description="Version of the checkpoint that is made; names its rollouts")
+    conditioning: Conditioning = added_field(
+        "last", description="Of a trajectory's images, those that rewards are drawn from"
+    )
 
 
 def grpo_job(name: str, folder: Path, job: GrpoJob) -> TrainerJob:
@@ -230,7 +234,17 @@ class GrpoRun:
             self._job.version,
             Journal(self._folder / ROLLOUTS),
             RewardCalls(self._driver.job.name, self._job.version, Journal(self._folder / CALLS)),
+            self._job.conditioning,
+            self._images_of_rows(home),
         )
+
+    def _images_of_rows(self, home: Home) -> Callable[[str], tuple[str, ...]]:
+        """The images so far by the id of a row, where rewards are drawn from all of them."""
+        if self._job.conditioning == "last":
+            return lambda _row: ()
+        # The id of a row is that of its attempt, and the number of a copy.
+        images = images_so_far(home, {row.rpartition("/")[0] for row in self._judged_prompts})
+        return lambda row: images.get(row.rpartition("/")[0], ())
 
     def _report(self, point: TrainingProgress, service: RewardService) -> None:
         self._curves.append(point.model_dump(mode="json", exclude_none=True))

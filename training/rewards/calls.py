@@ -36,7 +36,8 @@ class RewardCalls:
         outcome: CallOutcome[Any],
     ) -> None:
         """Add a call that was answered or failed; `row_id`: the row that asked for it first."""
-        images = sum(value is not None for name, value in request.items() if name != "text")
+        sent = (value for name, value in request.items() if name != "text" and value is not None)
+        images = sum(1 if isinstance(value, str) else len(value) for value in sent)
         digest = stable_hash(role, model.backend, model.model, dict(request))
         row = ModelCallRow(
             call_id=stable_hash(self.run, digest, outcome.started_at.isoformat()),

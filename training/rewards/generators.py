@@ -1,7 +1,8 @@
-"""Which generator draws for a row of `critic_rl`, where a profile names several for rewards."""
+"""What draws for a row of `critic_rl`, where a profile names several generators for rewards, and
+from which images, where it gives generators all of a trajectory (`loop.conditioning: all`)."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +17,18 @@ ASSIGNED = "generators.json"  # in the job's folder
 _DREW = """
     SELECT row_id, generator
     FROM critic_rl JOIN attempts USING (trajectory_id, step_number, iteration)
+"""
+
+_IMAGES_SO_FAR = """
+    SELECT id, list_concat(
+        input_images,
+        (SELECT coalesce(list(earlier.image ORDER BY earlier.step_number), [])
+         FROM attempts earlier
+         WHERE earlier.trajectory_id = judged.trajectory_id AND earlier.chosen
+           AND earlier.step_number < judged.step_number)
+    )
+    FROM (SELECT concat_ws('/', trajectory_id, step_number, iteration) AS id, * FROM attempts)
+         AS judged JOIN prompts USING (prompt_id)
 """
 
 
@@ -50,6 +63,19 @@ def assign_generators(
         row: drew[row] if drew.get(row) in names else names[_number(seed, row) % len(names)]
         for row in rows
     }
+
+
+def images_so_far(home: Home, attempts: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Attempt -> sha256 of its trajectory's images before its step, input images included.
+
+    Args:
+        attempts: as `trajectory/step/iteration`; those of other lakes are left out.
+    """
+    verify_referenced(home, _IMAGES_SO_FAR)
+    with closing(connect(home)) as connection:
+        sql = f"{_IMAGES_SO_FAR} WHERE id IN (SELECT unnest($1))"
+        rows = connection.execute(sql, [list(attempts)]).fetchall()
+    return {attempt: tuple(images) for attempt, images in rows}
 
 
 def _number(seed: int, row: str) -> int:

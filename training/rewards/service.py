@@ -20,7 +20,9 @@ from inference.engine.ensemble import score_with
 from inference.engine.retry import CallOutcome, RetryingCaller, summarize_error
 from inference.engine.scoring import ScoreCall, ScoredAttempt
 from inference.generator_pair import drawing_model
+from inference.loop import conditioning_images
 from inference.roles import Backend, Generator, Scorer, UnusableAnswerError, qualified_name
+from inference.settings import Conditioning
 from schemas.curation import Evaluation
 from schemas.training import RolloutRow, RolloutStatus
 from schemas.trajectories import Role
@@ -82,6 +84,22 @@ class _RolloutResult(NamedTuple):
     generator: str | None = None
 
 
+class _Drawing(NamedTuple):
+    """What is drawn and graded: with the seed, all that the result depends on.
+
+    Args:
+        generator: its name.
+        earlier: sha256 of the trajectory's images before `origin`.
+        origin: that of the image before the step; a white canvas means from scratch.
+    """
+
+    generator: str
+    earlier: tuple[str, ...]
+    origin: str
+    goal: str
+    prompt: str
+
+
 class _PromptRefusedError(UnusableAnswerError):
     """The generator will not draw a prompt, whoever asks."""
 
@@ -94,32 +112,33 @@ class _RedrawCache:
     """
 
     def __init__(
-        self, scorer: Scorer, images: ImageStore, settings: RewardSettings, calls: RewardCalls
+        self,
+        scorer: Scorer,
+        images: ImageStore,
+        settings: RewardSettings,
+        calls: RewardCalls,
+        conditioning: Conditioning,
     ) -> None:
-        self._scorer, self._images = scorer, images
+        self._scorer, self._images, self._conditioning = scorer, images, conditioning
         self._calls = calls
         self._seeds = range(settings.seed, settings.seed + settings.draws)
         self._caller = RetryingCaller(settings.limits)
-        self._tasks: dict[tuple[str, str, str, str, int], asyncio.Task[_Redraw]] = {}
+        self._tasks: dict[tuple[_Drawing, int], asyncio.Task[_Redraw]] = {}
 
-    async def get(
-        self, generator: Generator, origin: str, goal: str, prompt: str, row_id: str
-    ) -> list[_Redraw]:
-        """The images that `prompt` makes of `origin`, graded against the step's `goal`.
-
-        `origin` is the sha256 of an image; a white canvas means from scratch, as in the loop.
-        """
-        request = (generator, origin, goal, prompt, row_id)
-        return await asyncio.gather(*(self._shared(*request, seed) for seed in self._seeds))
+    async def get(self, drawing: _Drawing, generator: Generator, row_id: str) -> list[_Redraw]:
+        """The images of a drawing, one a seed, graded against its goal."""
+        return await asyncio.gather(
+            *(self._shared(drawing, generator, row_id, seed) for seed in self._seeds)
+        )
 
     async def _shared(
-        self, generator: Generator, origin: str, goal: str, prompt: str, row_id: str, seed: int
+        self, drawing: _Drawing, generator: Generator, row_id: str, seed: int
     ) -> _Redraw:
-        key = (qualified_name(generator), origin, goal, prompt, seed)
+        key = drawing, seed
         task = self._tasks.get(key)
         if task is None:
-            drawing = self._draw_and_grade(generator, origin, goal, prompt, row_id, seed)
-            task = self._tasks[key] = asyncio.create_task(drawing)
+            work = self._draw_and_grade(drawing, generator, row_id, seed)
+            task = self._tasks[key] = asyncio.create_task(work)
             task.add_done_callback(partial(self._forget_failure, key))
         return await asyncio.shield(task)
 
@@ -131,21 +150,24 @@ class _RedrawCache:
         await asyncio.gather(*pending, return_exceptions=True)
 
     async def _draw_and_grade(
-        self, generator: Generator, origin: str, goal: str, prompt: str, row_id: str, seed: int
+        self, drawing: _Drawing, generator: Generator, row_id: str, seed: int
     ) -> _Redraw:
-        before = await asyncio.to_thread(self._load_origin, origin)
-        images = (before,) if before else ()
+        origin, goal, prompt = drawing.origin, drawing.goal, drawing.prompt
+        images = await asyncio.to_thread(self._load_images, drawing, generator)
+        before = images[-1] if images else None
         model = drawing_model(generator, images)
         draw = partial(model.generate, prompt, images, seed)
         try:
-            request = {"text": prompt, "before": origin if before else None}
+            request: dict[str, Any] = {"text": prompt, "before": origin if before else None}
+            if earlier := [image.sha256 for image in images[:-1]]:
+                request["earlier"] = earlier
             image = await self._call("generator", model, draw, row_id, request)
         except UnusableAnswerError as error:
             raise _PromptRefusedError(str(error)) from error
         sha256 = await asyncio.to_thread(self._images.put, image)
 
         async def grade(call: ScoreCall) -> Any:
-            request: dict[str, str | None] = {"after": sha256}
+            request: dict[str, Any] = {"after": sha256}
             if call.instruction is not None:
                 request |= {"text": goal, "before": origin if before else None}
             return await self._call("scorer", call.backend, call.send, row_id, request)
@@ -160,7 +182,7 @@ class _RedrawCache:
         model: Backend,
         send: Callable[[], Awaitable[T]],
         row_id: str,
-        request: dict[str, str | None],
+        request: dict[str, Any],
     ) -> T:
         outcome: CallOutcome[T] = CallOutcome()
         try:
@@ -175,14 +197,15 @@ class _RedrawCache:
         assert outcome.answer is not None  # RetryingCaller has checked it
         return outcome.answer
 
-    def _load_origin(self, sha256: str) -> EncodedImage | None:
-        """The image before; None for the canvas that rows have where there was none."""
-        image = self._images.get(sha256)
-        return None if image.is_white else image
+    def _load_images(self, drawing: _Drawing, generator: Generator) -> tuple[EncodedImage, ...]:
+        """What is drawn from; nothing for the canvas that rows have where there was no image."""
+        origin = self._images.get(drawing.origin)
+        if origin.is_white:
+            return ()
+        earlier = [self._images.get(sha256) for sha256 in drawing.earlier]
+        return conditioning_images(self._conditioning, generator, [*earlier, origin])
 
-    def _forget_failure(
-        self, key: tuple[str, str, str, str, int], task: asyncio.Task[_Redraw]
-    ) -> None:
+    def _forget_failure(self, key: tuple[_Drawing, int], task: asyncio.Task[_Redraw]) -> None:
         if task.cancelled() or task.exception():
             del self._tasks[key]
 
@@ -195,6 +218,9 @@ class RewardService:
         run: version of the checkpoint that is being trained.
         journal: gets a line for every rollout; `rollouts.rollout_rows` reads them.
         calls: gets a line for every call of generator and scorer.
+        conditioning: as in the loop (`loop.conditioning`).
+        images_of: sha256 of the images so far of a row's trajectory, the last one last; none: only
+            the row's own is known.
     """
 
     def __init__(
@@ -206,11 +232,14 @@ class RewardService:
         run: str,
         journal: Journal,
         calls: RewardCalls,
+        conditioning: Conditioning = "last",
+        images_of: Callable[[str], tuple[str, ...]] = lambda _row: (),
     ) -> None:
         self.settings = settings
         self._run, self._journal = run, journal
         self._calls, self._generator_of = calls, generator_of
-        self._redraws = _RedrawCache(scorer, images, settings, calls)
+        self._images_of = images_of
+        self._redraws = _RedrawCache(scorer, images, settings, calls, conditioning)
         self._attempt = datetime.now(UTC).isoformat()
         self._samples: Counter[tuple[int, str]] = Counter()
         self._steps: dict[int, list[Rollout]] = {}
@@ -284,9 +313,10 @@ class RewardService:
         first_image, problem = None, None
         generator = self._generator_of(row_id)
         name = qualified_name(generator)
+        earlier = self._images_of(row_id)[:-1]
+        drawing = _Drawing(name, earlier, state.origin_image, state.origin_prompt, prompt)
         try:
-            key = (state.origin_image, state.origin_prompt, prompt)
-            redraws = await self._redraws.get(generator, *key, row_id)
+            redraws = await self._redraws.get(drawing, generator, row_id)
             first_image, grades = redraws[0][0], [each for _, each in redraws]
         except _PromptRefusedError as error:  # the policy's fault
             grades, problem = [WORST], summarize_error(error)

@@ -87,6 +87,14 @@ def test_the_generators_of_rewards_count_instead_of_the_loops():
     assert rl(gpu, reward={"generators": []}).version == rl(gpu).version
 
 
+def test_rewards_that_are_drawn_from_all_images_make_another_checkpoint():
+    gpu = load_profile("gpu")
+    loop = gpu.loop.model_copy(update={"conditioning": "all"})
+    recipe = rl(gpu.model_copy(update={"loop": loop}))
+    assert recipe.version != rl(gpu).version
+    assert recipe.job("1", Path("/job"), Path("/parent")).payload["conditioning"] == "all"
+
+
 def test_settings_that_a_profile_does_not_use_change_no_version():
     """Fields of later versions, at their defaults, and options that are not there."""
     unused = GrpoSettings(nodes=1, options={}, attention=None, lora_rank=0)

@@ -14,13 +14,14 @@ from assets.evaluation.measure import BenchmarkResult, evaluate_variant
 from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.summary import Summary
 from assets.evaluation.variants import Variant
+from inference.backends.sketch.agents import SketchGenerator
 from inference.engine.progress import NullProgress
 from inference.roles import OutcomeGrade, PlanGrade, UnusableAnswerError, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.sketch_world.grader import SketchGrader
 from schemas import FoundryError
 from schemas.prompts import PROMPTS
-from schemas.trajectories import TRAJECTORIES
+from schemas.trajectories import ATTEMPTS, TRAJECTORIES
 from tests.assets.evaluation.sample_lake import SHARD, SKETCH_ROLES
 from warehouse import Home
 
@@ -45,15 +46,21 @@ def heldout(home: Home) -> Benchmark:
 
 
 def evaluate(
-    home: Home, variant: Variant, roles=None, redraws: int = 1, grader=EXACT
+    home: Home,
+    variant: Variant,
+    roles=None,
+    redraws: int = 1,
+    grader=EXACT,
+    loop: LoopSettings | None = None,
+    items: Benchmark | None = None,
 ) -> BenchmarkResult:
     roles = roles or ROLES[variant.name]
     settings = {
-        "loop": LoopSettings(),
+        "loop": loop or LoopSettings(),
         "limits": Limits(tries=1),
         "evaluation": EvaluationSettings(in_flight=8, redraws=redraws),
     }
-    profile, items = SKETCHBOOK.model_copy(update=settings), heldout(home)
+    profile, items = SKETCHBOOK.model_copy(update=settings), items or heldout(home)
     work = evaluate_variant(home, profile, grader, variant, roles, items, NullProgress())
     return asyncio.run(work)
 
@@ -200,6 +207,42 @@ class RepeatingCritic:
 
     async def judge(self, before, after, instruction, prompt):
         return Verdict(False, prompt or instruction, "No.")
+
+
+class ManyImagesGenerator(SketchGenerator):
+    """The sketch world's generator, which is given all images and records them."""
+
+    max_reference_images = None
+
+    def __init__(self):
+        super().__init__()
+        self.given = []
+
+    async def generate(self, prompt, images, seed):
+        self.given.append([image.sha256 for image in images])
+        return await super().generate(prompt, images, seed)
+
+
+@pytest.mark.parametrize("conditioning", ["last", "all"])
+def test_rewritten_prompts_are_drawn_from_what_the_loop_draws_from(sample_home, conditioning):
+    generator, found = ManyImagesGenerator(), heldout(sample_home)
+    bad = [item for item in found.attempts if not item.truth and item.step_number > 1]
+    roles = replace(SKETCH_ROLES, critic=RepeatingCritic(), generator=generator)
+    items = replace(found, requests=(), attempts=tuple(bad))
+    loop = LoopSettings(conditioning=conditioning)
+    evaluate(sample_home, FULL, roles, loop=loop, items=items)
+    attempts = sample_home.lake.read(ATTEMPTS).to_pylist()
+    for item in bad:
+        chosen = [
+            row["image"]
+            for row in sorted(attempts, key=lambda row: row["step_number"])
+            if row["prompt_id"] == item.prompt_id
+            and row["chosen"]
+            and row["step_number"] < item.step_number
+        ]
+        assert (chosen if conditioning == "all" else chosen[-1:]) in generator.given
+    assert len(generator.given) == len(bad) > 3
+    assert (max(map(len, generator.given)) > 1) == (conditioning == "all")
 
 
 def test_t_max_limits_the_draws_of_a_step(sample_home):

@@ -79,6 +79,7 @@ def job(tmp_path: Path, steps: int, **changes: object) -> TrainerJob:
         root=str(tmp_path / "home"),
         roles=Backends(**chosen),
         version="v1",
+        conditioning="all",  # of which the sketch world takes the last
     )
     return grpo_job("critic_rl", tmp_path / "job", payload)
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from PIL import Image
 
@@ -99,12 +100,13 @@ class RewardWorld:
         run: str = "run-1",
         scorer: Scorer | None = None,
         generator_of: Callable[[str], Generator] | None = None,
+        **other: Any,
     ) -> RewardService:
         images, scorer = self.home.images, scorer or SketchScorer(FLAWLESS)
         journal = self.home.journal("rollouts", run)
         calls = RewardCalls("critic_rl_checkpoint", run, self.home.journal("calls", run))
         generator_of = generator_of or (lambda _row: self.generator)
-        return RewardService(generator_of, scorer, images, settings, run, journal, calls)
+        return RewardService(generator_of, scorer, images, settings, run, journal, calls, **other)
 
     def state(self, truth: bool, rewritten: str = "", **other: object) -> RowState:
         """A row whose image shows the goal, or the wrong object in the right place."""

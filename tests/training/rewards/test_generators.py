@@ -5,9 +5,15 @@ import asyncio
 from assets.core.profile import load_profile
 from schemas.curation import CRITIC_RL, CriticRlRow, Evaluation
 from schemas.trajectories import ATTEMPTS, AttemptRow
+from tests.assets.curation.curated_world import World
 from tests.training.rewards.reward_world import EXACT, QUICK, FaultyGenerator, answer
 from training.rewards.calls import reward_call_rows
-from training.rewards.generators import ASSIGNED, assign_generators, generators_of_rows
+from training.rewards.generators import (
+    ASSIGNED,
+    assign_generators,
+    generators_of_rows,
+    images_so_far,
+)
 
 ROWS = [f"row-{number}" for number in range(40)]
 PEN, BRUSH = FaultyGenerator("pen"), FaultyGenerator("brush")
@@ -68,6 +74,18 @@ def test_a_resumed_training_asks_the_same_whatever_the_lake_holds(home, tmp_path
     (tmp_path / ASSIGNED).unlink()
     forgotten = generators_of_rows([PEN, BRUSH], ROWS, 0, home, tmp_path)
     assert f"{forgotten('row-1').backend}/1" == by_hash
+
+
+def test_the_images_before_a_step_are_inputs_and_chosen_ones(home):
+    trajectories = World(home)
+    trajectories.add("s", [(3, False), (9, True)], [(9, True)], [(9, True)], input_images=2)
+    trajectories.write()
+    given = trajectories.rows["prompts"][0].input_images
+    attempts = {(row.step_number, row.iteration): row for row in trajectories.rows["attempts"]}
+    found = images_so_far(home, ["s-run/1/1", "s-run/3/0", "other-run/1/0"])
+    chosen = [attempts[1, 1].image, attempts[2, 0].image]
+    assert found == {"s-run/1/1": tuple(given), "s-run/3/0": (*given, *chosen)}
+    assert found["s-run/3/0"][-1] == attempts[3, 0].source_image
 
 
 def test_one_generator_needs_no_choice(home, tmp_path):

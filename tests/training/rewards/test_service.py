@@ -57,6 +57,22 @@ async def test_without_a_new_prompt_the_previous_one_is_redrawn(world):
     assert [call[0] for call in world.generator.calls] == [GOAL, "Paint a meadow."]
 
 
+@pytest.mark.parametrize(("takes", "given"), [(None, 3), (2, 2), (1, 1)])
+async def test_rewards_are_drawn_from_all_images_where_the_loop_draws_so(world, takes, given):
+    world.generator.max_reference_images = takes
+    put = world.home.images.put
+    colours = ("red", "green", "blue")
+    so_far = tuple(put(EncodedImage.of(Image.new("RGB", (192, 192), c))) for c in colours)
+    request = world.request(answer(False, EXACT), origin_image=so_far[-1])
+    service = world.service(conditioning="all", images_of=lambda _row: so_far)
+    await service.reward(request)
+    await world.service(run="run-2", images_of=lambda _row: so_far).reward(request)
+    assert [call[1] for call in world.generator.calls] == [so_far[-given:], so_far[-1:]]
+    await service.close()
+    drawn, scored = reward_call_rows(world.home.journal("calls", "run-1").path, {})
+    assert (drawn.images, scored.images) == (given + 1, 2)
+
+
 async def test_a_white_canvas_means_from_scratch_and_any_other_image_is_edited(world):
     grey = world.home.images.put(EncodedImage.of(Image.new("RGB", (192, 192), "grey")))
     service = world.service(QUICK.model_copy(update={"seed": 7}))
