@@ -89,8 +89,8 @@ def _faults(request: PlanRequest, plan: Plan, rubric: Rubric) -> Iterator[str]:
         yield f"{len(drawn)} images, but {rubric.image_count} were requested"
     if rubric.image_criteria and not drawn:
         yield "nothing is drawn"
-    if rubric.text_criteria and not any(step.auxiliary_text for step in plan.steps):
+    if rubric.text_criteria and not any(step.text for step in plan.steps):
         yield "text was requested, but there is none"
     for step in plan.steps:
-        if step.prompt is None and not (step.auxiliary_text or step.instruction):
+        if step.prompt is None and not step.text:
             yield f"step {step.step_number} has neither prompt nor text"

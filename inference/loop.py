@@ -116,7 +116,7 @@ class Loop:
             for step in self.plan.steps:
                 yield StepStarted(step)
                 if step.prompt is None:
-                    yield TextEmitted(step, step.auxiliary_text or step.instruction or "")
+                    yield TextEmitted(step, step.text)
                     continue
                 attempts = []
                 async for event in self._attempts(step, step.prompt, images):

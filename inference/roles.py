@@ -32,6 +32,11 @@ class PlanStep:
     prompt: str | None = None
     auxiliary_text: str | None = None
 
+    @property
+    def text(self) -> str:
+        """What readers of the sequence read beside the image, or instead of one."""
+        return self.auxiliary_text or self.instruction or ""
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -362,6 +362,7 @@ class JudgeCalls(JournaledCalls[Judge]):
             "text": request.text,
             "images": _hashes(request.images),
             "plan": [asdict(step) for step in plan.steps],
+            "texts": [step.text for step in plan.steps],
             "criteria": list(criteria),
         }
         send = partial(self.roles.judge_plan, request, plan, criteria)
@@ -375,7 +376,7 @@ class JudgeCalls(JournaledCalls[Judge]):
             "text": outcome.request.text,
             "images": _hashes((*outcome.request.images, *(image for _, image in outcome.images))),
             "image_steps": [number for number, _ in outcome.images],
-            "texts": [[step.step_number, step.auxiliary_text] for step in steps],
+            "texts": [[step.step_number, step.text or None] for step in steps],
             "criteria": list(criteria),
         }
         send = partial(self.roles.judge_outcome, outcome, criteria)

@@ -46,7 +46,7 @@ class StepState:
     @property
     def text(self) -> str:
         """What the reader sees beside the image, or instead of one."""
-        return self.step.auxiliary_text or self.step.instruction or ""
+        return self.step.text
 
 
 @dataclass

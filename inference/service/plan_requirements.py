@@ -41,5 +41,5 @@ def unmet_requirement(requirements: Json | None, event: PlanReady) -> Trajectory
 
 def _estimate_tokens(steps: Sequence[PlanStep]) -> int:
     """For backends that count no tokens."""
-    texts = [step.auxiliary_text or step.instruction or "" for step in steps]
+    texts = [step.text for step in steps]
     return math.ceil(sum(map(len, texts)) / _CHARACTERS_PER_TOKEN)

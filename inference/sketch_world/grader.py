@@ -152,7 +152,7 @@ def _faults(goals: Goals, plan: Plan) -> Iterator[str]:
     for step in plan.steps:
         if step.prompt is not None and not parse(step.prompt).edits:
             yield f"step {step.step_number} is not understood: {step.prompt}"
-        if step.prompt is None and not (step.auxiliary_text or step.instruction):
+        if step.prompt is None and not step.text:
             yield f"step {step.step_number} has neither prompt nor text"
     if any(bool(step.auxiliary_text) != goals.captions for step in with_image):
         yield "captions are missing" if goals.captions else "captions were not requested"

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 
 import pytest
 from PIL import Image
@@ -157,6 +158,16 @@ def test_the_judge_sees_the_request_the_texts_and_the_images_in_their_order(serv
     assert kinds == ["text", "image_url", "text", "image_url", "text"]
     assert REQUEST.text in message["content"][0]["text"]
     assert all("Water." in message["content"][n]["text"] for n in (2, 4))
+
+
+def test_the_judge_reads_what_readers_read(server, home):
+    """The instruction, where a step has no text of its own."""
+    for number, instruction in enumerate(("Boil water.", "Boil more water."), start=1):
+        steps = tuple(replace(s, instruction=instruction, auxiliary_text=None) for s in PLAN.steps)
+        grades(server, home, outcome(Plan(steps)))
+        asked = [str(body["messages"]) for body in server.bodies[-2:]]
+        assert [text.count(f"Text: {instruction}") for text in asked] == [2, 2]
+        assert sum(server.answered.values()) == 2 * number, "no answer about other texts is reused"
 
 
 def test_without_images_no_criterion_about_them_is_met(server, home):

@@ -179,7 +179,7 @@ class RemoteJudge(RemoteAgent):
         request, images = outcome.request, dict(outcome.images)
         steps = [_escaped(step) for step in (outcome.plan.steps if outcome.plan else ())]
         parts = [
-            {"text": step["auxiliary_text"], "drawn": step["step_number"] in images}
+            {"text": step["text"], "drawn": step["step_number"] in images}
             for step in steps
         ]
         name = self._settings.prompt("judge_outcome")
@@ -253,7 +253,8 @@ def _all_escaped(criteria: Sequence[str]) -> list[str]:
 
 
 def _escaped(step: PlanStep) -> dict[str, Any]:
-    return {n: escape_tags(v) if isinstance(v, str) else v for n, v in vars(step).items()}
+    fields = {**vars(step), "text": step.text}
+    return {n: escape_tags(v) if isinstance(v, str) else v for n, v in fields.items()}
 
 
 class RemoteGenerator:
