@@ -121,17 +121,17 @@ def test_evaluations_while_training_have_prompts(tmp_path, quick_models):
     assert "dev_share" not in training["critic_sft"]
 
 
-def test_cluster_is_rewritten_to_what_gpu_is(tmp_path, quick_models):
+def test_cluster_is_rewritten_to_what_paper_is(tmp_path, quick_models):
     """So that the long test below need not run both."""
 
     def rewritten(name):
         values = Rehearsal(load_profile(name), tmp_path / name, "http://127.0.0.1:1", 16).values()
-        for section in ("name", "description", "limits"):
+        for section in ("name", "description", "limits", "budget"):
             del values[section]
         del values["training"]["launcher"]
         return json.loads(json.dumps(values).replace(str(tmp_path / name), "FOLDER"))
 
-    assert rewritten("cluster") == rewritten("gpu")
+    assert rewritten("cluster") == rewritten("paper")
 
 
 def test_what_only_a_gpu_shows_is_named(tmp_path, quick_models):
