@@ -7,6 +7,7 @@ from functools import partial
 
 import dagster as dg
 
+from inference.generator_mix import generator_shares
 from inference.roles import qualified_name
 from schemas.training import EVALUATIONS, REPORTED_RECIPES
 from schemas.trajectories import MODEL_CALLS
@@ -60,7 +61,8 @@ def _evaluation_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -
 def _generator_and_graders(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
     """Who draws and grades: other models give other values, and so does a missing grader."""
     roles, profile = foundry.roles, foundry.settings
-    names = [qualified_name(roles.generator), qualified_name(roles.scorer)]
+    drawing = [qualified_name(generator) for generator, _ in generator_shares(roles)]
+    names = [*drawing, qualified_name(roles.scorer)]
     if judge := profile.evaluation.judge:
         return [*names, f"judge {judge.backend}/{judge.model.identity}"]
     return names if has_exact_grader(profile) else [*names, "no grader"]

@@ -16,6 +16,7 @@ from inference.engine.progress import Progress
 from inference.engine.retry import CallFailedError
 from inference.engine.worker_pool import WorkerPool
 from inference.events import ImageGenerated, StepAccepted, StepExhausted
+from inference.generator_mix import roles_of_prompt
 from inference.loop import Loop, conditioning_images
 from inference.roles import (
     Grader,
@@ -204,12 +205,13 @@ class _Measurement:
         if before:
             so_far.append(before)
         seed = attempt_seed(self.loop.seed, f"{item.item_id} {number}", item.step_number, 0)
+        own = roles_of_prompt(self.calls.roles, item.prompt_id)  # of a mix, who drew the attempt
         try:
-            generator = self.calls.roles.generator
             sources = await asyncio.to_thread(
-                conditioning_images, self.loop.conditioning, generator, so_far
+                conditioning_images, self.loop.conditioning, own.generator, so_far
             )
-            image = (await self.calls.generate(item.site, prompt, sources, seed)).answer
+            drawn = await self.calls.with_roles(own).generate(item.site, prompt, sources, seed)
+            image = drawn.answer
         except UnusableAnswerError:  # a prompt that cannot be drawn: the lowest grades
             return Grades(0.0, 0.0)
         score = (await self.calls.score(item.site, before, image, item.goal)).score

@@ -16,6 +16,7 @@ from assets.evaluation.summary import Summary
 from assets.evaluation.variants import Variant
 from inference.backends.sketch.agents import SketchGenerator
 from inference.engine.progress import NullProgress
+from inference.generator_mix import roles_of_prompt
 from inference.roles import OutcomeGrade, PlanGrade, UnusableAnswerError, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.sketch_world.grader import SketchGrader
@@ -198,6 +199,32 @@ def test_a_rewritten_prompt_is_drawn_redraws_times(sample_home):
     assert draws[1] - draws[0] == 3 * len(rejected)
     assert mean(four, "step_reward") == pytest.approx(mean(one, "step_reward"), abs=0.15)
     assert mean(four, "step_reward") != mean(one, "step_reward")
+
+
+class NamedGenerator(SketchGenerator):
+    """The sketch world's generator under another name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(SKETCHBOOK.sketch)
+        self.backend = name
+
+
+def test_of_a_mix_the_first_draws_requests_and_who_drew_an_attempt_draws_it_again(sample_home):
+    one, two = NamedGenerator("one"), NamedGenerator("two")
+    roles, items = (
+        replace(SKETCH_ROLES, generator=one, mix=((one, 1), (two, 1))),
+        heldout(sample_home),
+    )
+    requests = evaluate(sample_home, FULL, roles, items=replace(items, attempts=[]))
+    both = evaluate(sample_home, FULL, roles, items=replace(items, requests=[]))
+    assert drawers(requests.calls) == {(row.prompt_id, "one") for row in items.requests}
+    redrawn = drawers(both.calls[len(requests.calls) :])
+    assert {backend for _, backend in redrawn} == {"one", "two"}
+    assert all(roles_of_prompt(roles, name).generator.backend == own for name, own in redrawn)
+
+
+def drawers(calls):
+    return {(call.prompt_id, call.backend) for call in calls if call.role == "generator"}
 
 
 class RepeatingCritic:
