@@ -8,7 +8,7 @@ import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.core.profile import FOLDER
-from assets.trajectories.estimate import estimate
+from assets.trajectories.estimate import estimate, estimate_benchmark
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import (
     CHECKPOINTS,
@@ -85,6 +85,27 @@ def test_a_score_is_two_calls_unless_the_profile_says_one(api, tmp_path):
     assert one.usd < semantics.usd + quality.usd
 
 
+def test_members_of_a_mix_draw_their_shares_of_images_and_rewards(tmp_path):
+    """Benchmarks are drawn by the first one alone."""
+    path = tmp_path / "mix.yaml"
+    path.write_text(yaml.safe_dump({"base": "paper", "roles": {"generator": {"gemini": 3}}}))
+    foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
+    expected = estimate(foundry, 1)
+    calls = {
+        purpose: {
+            role.model.split("/")[0]: role.calls
+            for role in expected.roles
+            if (role.role, role.purpose) == ("generator", purpose)
+        }
+        for purpose in ("", "rewards")
+    }
+    critic = next(role for role in expected.roles if role.role == "critic")
+    assert calls[""] == {"images": critic.calls / 4, "gemini": critic.calls * 3 / 4}
+    assert calls["rewards"]["gemini"] == 3 * calls["rewards"]["images"] > 0
+    benchmark = estimate_benchmark(foundry, 10, ("generator",), None, 0)
+    assert [role.model.split("/")[0] for role in benchmark] == ["images"]
+
+
 def test_expansion_is_one_call_per_bank_until_there_are_proposals(api, tmp_path):
     expansion = {"backend": "gemini", "model": {"model": "gemini-2.5-pro"}}
     content = yaml.safe_load((FOLDER / "api.yaml").read_text())
@@ -98,14 +119,17 @@ def test_expansion_is_one_call_per_bank_until_there_are_proposals(api, tmp_path)
     assert "expander" not in [role.role for role in estimate(foundry, 1).roles]
 
 
-@pytest.mark.parametrize(("profile", "agents"), [("gpu", 4), ("released", 2)])
-def test_gpu_hours_follow_from_the_servers_gpus(tmp_path, monkeypatch, profile, agents):
+@pytest.mark.parametrize(
+    ("profile", "gpus"),
+    [("gpu", {"generator": 4}), ("released", {"planner": 2, "generator": 4, "critic": 2})],
+)
+def test_gpu_hours_follow_from_the_servers_gpus(tmp_path, monkeypatch, profile, gpus):
     """Nothing is downloaded for it."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     expected = estimate(FoundryResource(profile=profile, root=str(tmp_path / "home")), 1)
     by_role = {role.role: role for role in expected.roles}
-    for role, count in (("planner", agents), ("generator", 4), ("critic", agents)):
+    for role, count in gpus.items():
         assert by_role[role].gpu_hours == pytest.approx(count * by_role[role].hours) != 0
     assert by_role["scorer"].gpu_hours == 0
     assert expected.gpu_hours == pytest.approx(sum(r.gpu_hours for r in expected.roles))
@@ -113,9 +137,8 @@ def test_gpu_hours_follow_from_the_servers_gpus(tmp_path, monkeypatch, profile, 
 
 def test_gpus_of_several_servers_add_up(tmp_path):
     content = yaml.safe_load((FOLDER / "gpu.yaml").read_text())
-    content["images"]["endpoints"] = [
-        {"url": f"http://127.0.0.1:{n}/v1", "gpus": 4} for n in (1, 2)
-    ]
+    endpoints = [{"url": f"http://127.0.0.1:{n}/v1", "gpus": 4} for n in (1, 2)]
+    content["images"] = {"endpoints": endpoints}
     path = tmp_path / "custom.yaml"
     path.write_text(yaml.safe_dump(content))
     expected = estimate(FoundryResource(profile=str(path), root=str(tmp_path / "home")), 1)
