@@ -52,8 +52,9 @@ class FoundryResource(dg.ConfigurableResource):
 
     @property
     def reduced(self) -> bool:
-        """Whether the profile changes settings at this size."""
-        return self.chosen_size in load_profile(self.profile).size_changes
+        """Whether the profile trains or evaluates less at this size."""
+        changed = load_profile(self.profile).size_changes.get(self.chosen_size, {})
+        return not changed.keys().isdisjoint(("training", "evaluation"))
 
     @cached_property
     def roles(self) -> Roles:

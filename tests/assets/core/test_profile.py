@@ -50,6 +50,16 @@ def test_a_lake_has_the_size_that_its_shards_have_reached(profile, tmp_path):
     assert (redraws(), redraws("demo")) == (4, 1)
 
 
+def test_a_size_with_another_budget_alone_is_not_reduced(profile, tmp_path):
+    def reduced(text, size="demo"):
+        file, root = profile(text), str(tmp_path / "lake")
+        load_profile.cache_clear()
+        return FoundryResource(profile=file, root=root, size=size).reduced
+
+    assert reduced(PROFILE) and not reduced(PROFILE, "full")
+    assert not reduced(PROFILE.replace("{evaluation: {redraws: 1}}", "{budget: {usd: 5}}"))
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
