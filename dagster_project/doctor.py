@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 from rich.console import Console
@@ -44,7 +45,7 @@ def diagnose(profile_name: str, home: Home) -> list[Finding]:
     profile = load_profile(profile_name)
     return [
         *_home(home, profile),
-        *_ensemble(profile),
+        *_members(profile),
         *_providers(profile),
         *_editscore(profile),
         *_image_limits(profile),
@@ -83,11 +84,16 @@ def _home(home: Home, profile: Profile) -> Iterator[Finding]:
     yield Finding(f"disk: {free:,.0f} GB free of {needed:g} GB needed", fix)
 
 
-def _ensemble(profile: Profile) -> Iterator[Finding]:
+def _members(profile: Profile) -> Iterator[Finding]:
     if profile.roles.scorer == "ensemble" and profile.ensemble:
-        members = profile.ensemble.members.items()
-        named = ", ".join(f"{name} (weight {weight:g})" for name, weight in members)
-        yield Finding(f"ensemble of scorers: {named}")
+        yield Finding(f"ensemble of scorers: {_weights(profile.ensemble.members)}")
+    if isinstance(mix := profile.roles.generator, dict):
+        requests = f"users' requests and evaluations by {profile.roles.generators[0]}"
+        yield Finding(f"prompts are drawn by {_weights(mix)}, {requests}")
+
+
+def _weights(members: Mapping[Any, float]) -> str:
+    return ", ".join(f"{name} (weight {weight:g})" for name, weight in members.items())
 
 
 def _editscore(profile: Profile) -> Iterator[Finding]:

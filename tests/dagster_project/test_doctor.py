@@ -159,6 +159,17 @@ def test_a_generator_in_this_process_is_looked_at(home, tmp_path):
     assert missing(here, home) == {}
 
 
+def test_the_members_of_a_mix_are_checked_and_who_draws_what_is_said(home, tmp_path):
+    with provider() as url:
+        images = {"generator": {"model": "m-1"}, "endpoints": [{"url": url}]}
+        roles = {"planner": "sketch", "critic": "sketch", "scorer": "sketch"}
+        own = profile(tmp_path, roles=roles | {"generator": {"sketch": 2, "images": 1}}, images=images)
+        named = [found.what for found in diagnose(own, home)]
+    drawn = "sketch (weight 2), images (weight 1)"
+    assert f"prompts are drawn by {drawn}, users' requests and evaluations by sketch" in named
+    assert "generator: m-1 at images" in named
+
+
 def test_an_ensemble_is_looked_at_member_by_member(home, tmp_path, monkeypatch):
     monkeypatch.delenv("TEST_KEY", raising=False)
     roles = {"planner": "sketch", "generator": "sketch", "critic": "sketch", "scorer": "ensemble"}
