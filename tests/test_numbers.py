@@ -62,7 +62,7 @@ def test_numbers_are_those_of_the_snapshot(pattern, snapshot):
 
 def test_numbers_of_grpo_recipes_are_those_of_the_snapshot(snapshot):
     """Paper, section 4.1, and configuration of the reference; `sketch` is ours."""
-    recipes = ("paper", "reference", "sketch")
+    recipes = ("paper", "reference", "lora", "sketch")
     settings = {name: GrpoSettings(recipe=name).model_dump(mode="json") for name in recipes}
     assert list(groups(settings)) == snapshot
 

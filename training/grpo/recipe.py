@@ -41,12 +41,23 @@ _LARGE: dict[str, Any] = {
     "image_max_pixels": 1048576,
     "max_steps": None,
     "save_every": 50,
-    "micro_batch": 2,
+    "micro_batch": 1,  # nothing is padded, and the logits of one sequence are large enough
     "gpus": 8,
 }
 _WORKERS = {"concurrency": 128, "scorings": 128}
+# Adapters on one GPU of 80 GB. verl recommends ten times the learning rate of all weights, and a
+# rank of 32 at least (docs/advance/ppo_lora.rst); two images of a megapixel are 2,048 tokens.
+_ADAPTERS = {
+    "learning_rate": 2e-5,
+    "lora_rank": 64,
+    "prompt_length": 4096,
+    "gpus": 1,
+    "tensor_parallel": 1,
+    "offload": True,
+}
 _RECIPES: dict[str, dict[str, Any]] = {
     "paper": {**_LARGE, "kl": 1e-3, "reward": _WORKERS},
+    "lora": {**_LARGE, **_ADAPTERS, "kl": 1e-3, "reward": _WORKERS},
     "reference": {**_LARGE, "kl": 0.0, "reward": {**_WORKERS, "form": "code"}},
 }
 
@@ -54,10 +65,11 @@ _RECIPES: dict[str, dict[str, Any]] = {
 class GrpoSettings(ConfigModel):
     """GRPO (paper, section 4.1). A field that is not set is the recipe's."""
 
-    recipe: Literal["sketch", "paper", "reference"] = Field(
+    recipe: Literal["sketch", "paper", "reference", "lora"] = Field(
         "sketch",
         description="sketch: CPU, tiny model; paper: Qwen3-VL-8B with the paper's numbers; "
-        "reference: with those of its published code (no divergence, reward form `code`)",
+        "reference: with those of its published code (no divergence, reward form `code`); lora: "
+        "the paper's with adapters on one GPU, at ten times the learning rate",
     )
     n: int = Field(8, ge=2, description="Rollouts of a prompt: the group that is compared")
     batch: int = Field(16, ge=1, description="Prompts of a step")
@@ -179,11 +191,10 @@ class GrpoSettings(ConfigModel):
                 f"the {self.mini_batch * self.n} rollouts of an update (mini_batch times n) cannot "
                 f"be shared evenly by {self.devices} GPUs: change mini_batch, n, gpus or nodes"
             )
-        longest = self.prompt_length + self.response_length
-        if self.tokens_per_gpu and self.tokens_per_gpu < longest:
+        if self.tokens_per_gpu and self.tokens_per_gpu < self.longest:
             raise ValueError(
                 f"tokens_per_gpu {self.tokens_per_gpu} is less than the longest sequence: set it "
-                f"to {longest} (prompt_length plus response_length) or more"
+                f"to {self.longest} (prompt_length plus response_length) or more"
             )
         return self
 
@@ -213,6 +224,11 @@ class GrpoSettings(ConfigModel):
         if self.lora_alpha and not self.lora_rank:
             raise ValueError("lora_alpha is for adapters: set lora_rank, or leave lora_alpha out")
         return self
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence."""
+        return self.prompt_length + self.response_length
 
     @property
     def devices(self) -> int:
@@ -248,7 +264,7 @@ def program(settings: GrpoSettings) -> str:
 def environment(settings: GrpoSettings) -> dict[str, str]:
     """Environment variables of the trainer that do not depend on the job."""
     on_cpu = [] if settings.gpus else ["verl_cpu"]
-    modules = [*on_cpu, "verl_masking", "verl_equal_lengths"]
+    modules = [*on_cpu, "verl_masking", "verl_equal_lengths", "verl_memory"]
     common = {
         "PYTHONPATH": str(PLUGINS),
         "VERL_USE_EXTERNAL_MODULES": ",".join(modules),
@@ -352,7 +368,13 @@ def _evaluations(settings: GrpoSettings, folder: Path) -> dict[str, Any]:
 def _devices(settings: GrpoSettings, attention: Attention) -> dict[str, Any]:
     if not settings.gpus:
         return {f"{ROLLOUT}.max_num_seqs": settings.batch * settings.n}
-    return {
+    # verl waits forever for more CPUs than Ray has: three a GPU, and one for each storage unit and
+    # some more. They are logical; a Ray that is there already has its own number.
+    cpus = {} if settings.on_cluster else {"ray_kwargs.ray_init.num_cpus": 16 + 4 * settings.gpus}
+    return cpus | {
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 2 * settings.nodes,
+        # Else vLLM makes room for all positions of the model: 36 GiB for 262,144 of Qwen3-VL-8B.
+        f"{ROLLOUT}.max_model_len": settings.longest,
         f"{ROLLOUT}.tensor_model_parallel_size": settings.rollout_gpus,
         f"+{MODEL}.override_config.attn_implementation": attention,
         # Sequences in one row, without padding: only flash attention keeps them apart.
@@ -380,5 +402,8 @@ def _memory(settings: GrpoSettings) -> dict[str, Any]:
             f"{MODEL}.exclude_modules": ".*visual.*",
             # Rollouts are sampled from merged weights, whatever their engine knows of adapters.
             f"{MODEL}.lora.merge": True,
+            # No logits of whole sequences. Only with a frozen head: on several GPUs verl 0.9.1 does
+            # not add up the gradients that fused kernels give a trained one.
+            f"{MODEL}.use_fused_kernels": True,
         }
     return options

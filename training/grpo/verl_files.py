@@ -94,6 +94,7 @@ class GrpoLogFollower(LogFollower):
         step, metrics = record["step"], record["data"]
         seconds = float(metrics["timing_s/step"])
         self.step_seconds.append(seconds)
+        metrics.setdefault("actor/entropy_loss", metrics.get("actor/entropy"))  # before the update
         values = {name: _finite(metrics.get(key)) for name, key in _EXTRA.items()}
         extra = {name: value for name, value in values.items() if value is not None}
         rewards = step_figures(self.rollouts(step), seconds)

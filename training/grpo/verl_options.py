@@ -42,12 +42,14 @@ DERIVED_FROM = {
     f"{ACTOR}.use_dynamic_bsz": "tokens_per_gpu",
     f"{ACTOR}.ppo_max_token_len_per_gpu": "tokens_per_gpu",
     f"{ROLLOUT}.tensor_model_parallel_size": "tensor_parallel",
+    f"{ROLLOUT}.max_model_len": "prompt_length",
     f"{ACTOR}.fsdp_config.param_offload": "offload",
     f"{ACTOR}.fsdp_config.optimizer_offload": "offload",
     f"{MODEL}.override_config.attn_implementation": "attention",
     f"{MODEL}.use_remove_padding": "attention",
     f"{MODEL}.lora_rank": "lora_rank",
     f"{MODEL}.lora_alpha": "lora_alpha",
+    f"{MODEL}.use_fused_kernels": "lora_rank",
 }
 # On these depend the files that the driver reads, resumption, rewards and masking.
 _DRIVERS = (

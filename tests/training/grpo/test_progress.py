@@ -48,6 +48,12 @@ def test_a_point_has_speed_time_left_and_figures(follower, metrics):
     assert point.extra == {"entropy": 1.5, "seconds": 2.0}
 
 
+def test_without_entropy_in_the_loss_its_curve_is_that_of_the_pass_before(follower, metrics):
+    metrics.write_text(line(1).replace("actor/entropy_loss", "actor/entropy"))
+    (point,) = follower.new_points()
+    assert point.extra["entropy"] == 1.5
+
+
 def test_curves_have_every_step_once_as_trained_last(tmp_path):
     curves = Journal(tmp_path / "progress.jsonl")
     for step, loss in ((1, 0.9), (2, 0.8), (3, 0.7), (2, 0.6)):  # killed after 3, resumed at 1

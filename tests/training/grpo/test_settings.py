@@ -88,8 +88,8 @@ def test_updates_must_divide_a_step():
 def test_a_pass_divides_a_devices_update():
     assert GrpoSettings().pass_size == 64
     assert GrpoSettings(batch=2, mini_batch=2, n=2).pass_size == 4
-    assert GrpoSettings(recipe="paper").pass_size == 2
-    assert GrpoSettings(recipe="paper", micro_batch=3).pass_size == 1
+    assert GrpoSettings(recipe="paper").pass_size == 1
+    assert GrpoSettings(recipe="paper", micro_batch=6).pass_size == 2
     assert GrpoSettings(recipe="paper", nodes=2, mini_batch=4, n=4, micro_batch=8).pass_size == 1
 
 
@@ -173,12 +173,28 @@ def test_every_setting_that_becomes_an_option_exists():
 
 
 def test_one_gpu_trains_adapters_and_offloads():
-    line = options(GrpoSettings(recipe="paper", gpus=1, lora_rank=32, offload=True))
+    line = options(GrpoSettings(recipe="lora"))
     model = "actor_rollout_ref.model"
-    assert (line[f"{model}.lora_rank"], line[f"{model}.lora_alpha"]) == ("32", "64")
-    assert line[f"{model}.lora.merge"] == "true"
+    assert (line[f"{model}.lora_rank"], line[f"{model}.lora_alpha"]) == ("64", "128")
+    assert line[f"{model}.lora.merge"] == line[f"{model}.use_fused_kernels"] == "true"
+    assert line[f"{ACTOR}.optim.lr"] == "2e-05"
     assert line[f"{ACTOR}.fsdp_config.optimizer_offload"] == "true"
     assert line["actor_rollout_ref.rollout.tensor_model_parallel_size"] == "1"
+
+
+def test_a_trained_head_has_no_fused_kernels():
+    """On several GPUs verl 0.9.1 does not add up the gradients that they give it."""
+    assert "actor_rollout_ref.model.use_fused_kernels" not in options(GrpoSettings(recipe="paper"))
+
+
+def test_vllm_has_room_for_the_longest_sequence_and_ray_for_all_workers():
+    length, cpus = "actor_rollout_ref.rollout.max_model_len", "ray_kwargs.ray_init.num_cpus"
+    storage = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+    paper, lora = (options(GrpoSettings(recipe=name)) for name in ("paper", "lora"))
+    assert (paper[length], paper[cpus], paper[storage]) == ("20480", "48", "2")
+    assert (lora[length], lora[cpus]) == ("8192", "20")
+    nodes = options(GrpoSettings(recipe="paper", nodes=2))
+    assert cpus not in nodes and nodes[storage] == "4"
 
 
 def test_dynamic_batches_hold_the_longest_sequence():
@@ -211,4 +227,5 @@ def test_a_clusters_workers_get_their_python_and_environment():
     lines = cluster_overrides(Path("/e n/bin/python"), environment(settings))
     ray = "++ray_kwargs.ray_init.runtime_env"
     assert lines[0] == rf"{ray}.py_executable='\'/e n/bin/python\''"
-    assert f"{ray}.env_vars.VERL_USE_EXTERNAL_MODULES='verl_masking,verl_equal_lengths'" in lines
+    modules = "verl_masking,verl_equal_lengths,verl_memory"
+    assert f"{ray}.env_vars.VERL_USE_EXTERNAL_MODULES='{modules}'" in lines
