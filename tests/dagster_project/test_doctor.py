@@ -163,10 +163,11 @@ def test_the_members_of_a_mix_are_checked_and_who_draws_what_is_said(home, tmp_p
     with provider() as url:
         images = {"generator": {"model": "m-1"}, "endpoints": [{"url": url}]}
         roles = {"planner": "sketch", "critic": "sketch", "scorer": "sketch"}
-        own = profile(tmp_path, roles=roles | {"generator": {"sketch": 2, "images": 1}}, images=images)
+        mix = {"generator": {"images": 1, "sketch": 2}}
+        own = profile(tmp_path, roles=roles | mix, images=images)
         named = [found.what for found in diagnose(own, home)]
-    drawn = "sketch (weight 2), images (weight 1)"
-    assert f"prompts are drawn by {drawn}, users' requests and evaluations by sketch" in named
+    drawn = "images (weight 1), sketch (weight 2)"
+    assert f"prompts are drawn by {drawn}, users' requests and evaluations by images" in named
     assert "generator: m-1 at images" in named
 
 
