@@ -115,12 +115,13 @@ class SecondJudge:
         files = given.model_copy(update={"source": self.source} if self.source else {})
         benchmark = open_benchmark(first.benchmark, files, self.home)
         answers = self._sampled(first.answers)
-        name = f"{first.name}-by-{stable_hash('judge', self.judge.name)[:8]}"
+        judge = self.judge.at(benchmark.judge_temperature)
+        name = f"{first.name}-by-{stable_hash('judge', judge.name)[:8]}"
         judged = await judge_answers(
             self.home,
             benchmark,
             answers,
-            self._model,
+            self._model(judge),
             name,
             self.profile.limits,
             self._settings.tries,
@@ -128,7 +129,7 @@ class SecondJudge:
         )
         self.home.lake.write(MODEL_CALLS, judged.calls, f"{ASSET}-{name}")
         result = evaluate_run(
-            benchmark, first.system, self.judge.name, answers, judged.rows, self._settings
+            benchmark, first.system, judge.name, answers, judged.rows, self._settings
         )
         return Run(name, result.results, result.scores, answers, judged.rows)
 
@@ -140,7 +141,7 @@ class SecondJudge:
         limits, tries = self.profile.limits, self._settings.tries
         progress = progress_factory()(f"judging {len(duels)} comparisons")
         judging = judge_duels(
-            self.home, files, self.answers, duels, self._model, limits, tries, progress
+            self.home, files, self.answers, duels, self._model(self.judge), limits, tries, progress
         )
         return agreement_labels(asyncio.run(judging))
 
@@ -148,9 +149,8 @@ class SecondJudge:
     def _settings(self) -> BenchmarksSettings:
         return self.profile.benchmarks or BenchmarksSettings()
 
-    @property
-    def _model(self) -> BenchmarkJudge:
-        return self.profile.benchmark_judge(self.home, self.judge.backend, self.judge.model)
+    def _model(self, judge: BenchmarkJudgeSettings) -> BenchmarkJudge:
+        return self.profile.benchmark_judge(self.home, judge.backend, judge.model)
 
     def _sampled(self, cases: list[Any]) -> list[Any]:
         if self.sample is None:

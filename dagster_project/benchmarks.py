@@ -108,7 +108,8 @@ def estimates(foundry: FoundryResource) -> Iterator[RunEstimate]:
         requests = 0 if run.imported else sum(len(shard.items) for shard in missing)
         unjudged = [shard for shard in run.shards if run.judgements_of(shard) not in judged]
         questions = sum(_questions(run, item) for shard in unjudged for item in shard.items)
-        asked = estimate_benchmark(foundry, requests, runs.roles, runs.settings.judge, questions)
+        judge = runs.settings.judge and runs.settings.judge.at(run.benchmark.judge_temperature)
+        asked = estimate_benchmark(foundry, requests, runs.roles, judge, questions)
         items = sum(len(shard.items) for shard in run.shards)
         yield RunEstimate(run.name, run.judge, items, questions, asked)
 

@@ -171,7 +171,8 @@ def _judge(
     if isinstance(benchmark, ExactlyJudged):
         return judge_exactly(benchmark, home.images, answers)
     assert settings.judge is not None  # `BenchmarkRuns` has made sure
-    judge = foundry.settings.benchmark_judge(home, settings.judge.backend, settings.judge.model)
+    named = settings.judge.at(benchmark.judge_temperature)
+    judge = foundry.settings.benchmark_judge(home, named.backend, named.model)
     limits, progress = foundry.settings.limits, progress_of(context)
     partition = context.partition_key
     judging = judge_answers(

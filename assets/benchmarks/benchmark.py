@@ -81,11 +81,13 @@ class Benchmark(ABC):
         name: with its version, as tables name it: `wise-legacy`.
         items: in the official order.
         headline: the number of `aggregate` by which systems are ranked.
+        judge_temperature: of the official protocol.
     """
 
     name: str
     items: Sequence[Item]
     headline: str
+    judge_temperature: float = 0
 
     @abstractmethod
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:

@@ -136,7 +136,7 @@ class BenchmarkRuns:
                 f"benchmark {benchmark.name} needs a judge: name one with --judge, or as "
                 "`benchmarks.judge` in the profile"
             )
-        return self.settings.judge.name
+        return self.settings.judge.at(benchmark.judge_temperature).name
 
 
 def _agents(roles: Roles, trained: Mapping[AgentRole, str]) -> Iterator[str]:

@@ -34,6 +34,13 @@ class BenchmarkJudgeSettings(ConfigModel):
     backend: ChatBackend = Field(description="Backend with endpoints and keys")
     model: BenchmarkJudgeModel = Field(description="The model")
 
+    def at(self, temperature: float) -> "BenchmarkJudgeSettings":
+        """The judge at a benchmark's own temperature, unless the profile gives another than 0."""
+        if self.model.temperature != 0:
+            return self
+        model = self.model.model_copy(update={"temperature": temperature})
+        return self.model_copy(update={"model": model})
+
     @property
     def name(self) -> str:
         """As in the column `judge`."""

@@ -36,6 +36,8 @@ class CoMM(Benchmark):
     score that the paper's systems differ much in.
     """
 
+    judge_temperature = 1
+
     def __init__(self, source: Path, task: Task) -> None:
         self._task = task
         self._items = {item.item_id: item for item in load(source, task)}

@@ -268,7 +268,12 @@ class JudgeModel(StructuredModel):
 class BenchmarkJudgeModel(ChatModel):
     """A model that answers the questions of benchmarks, in words."""
 
-    temperature: float | None = Field(0, ge=0, description="null: the model's own")
+    temperature: float | None = Field(
+        0,
+        ge=0,
+        description="null: the model's own. 0: as a benchmark's protocol has it, which is 1 for "
+        "CoMM and 0 for the others",
+    )
 
 
 class EndpointList(ConfigModel):

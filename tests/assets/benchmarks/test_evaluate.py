@@ -9,10 +9,12 @@ import pytest
 import yaml
 from PIL import Image
 
+from assets.benchmarks.settings import BenchmarkJudgeSettings
 from assets.core.profile import FOLDER
 from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, BENCHMARK_SCORES, JUDGEMENTS
 from schemas.generations import GENERATIONS
 from schemas.trajectories import MODEL_CALLS
+from tests.assets.benchmarks.comm.comm_files import document, write_documents
 from tests.assets.benchmarks.opening.opening_files import record, write_records
 from tests.helpers.automation import wait_until
 from tests.helpers.command import INTERLEAVE, interleave
@@ -69,10 +71,25 @@ def test_answers_are_judged_priced_and_summarized(capsys, judge, profile, source
     content = json.loads((official / "0301001.json").read_text())
     assert (official / content["conversations"][1]["output"][0]["image"]).is_file()
 
+    assert _temperatures(judge) == {0}
     asked = sum(judge.asked.values())
     again = interleave(capsys, "evaluate", "opening", *options, "--judge", "openai/m", "--force")
     assert again.returncode == 0, again.stderr
     assert sum(judge.asked.values()) == asked, "no finished call is made again"
+
+
+def _temperatures(judge):
+    return {json.loads(request)["temperature"] for request in judge.asked}
+
+
+def test_comms_judge_has_its_protocols_temperature(capsys, judge, profile, tmp_path):
+    source = write_documents(tmp_path, [document()])
+    options = ("--profile", profile, "--home", tmp_path / "home", "--source", source)
+    done = interleave(capsys, "evaluate", "comm-task4", *options, "--judge", "openai/m")
+    assert done.returncode == 0, done.stderr
+    assert _temperatures(judge) == {1}
+    chosen = {"backend": "openai", "model": {"model": "m", "temperature": 0.3}}
+    assert BenchmarkJudgeSettings.model_validate(chosen).at(1).model.temperature == 0.3
 
 
 def test_other_systems_answers_are_imported(capsys, judge, profile, source, tmp_path):
