@@ -41,6 +41,7 @@ from ..rewards.generators import generators_of_rows, images_so_far
 from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
 from ..row_lengths import left_out_metrics
+from ..serving.agents import compiler_variables
 from ..tracking import require_tracker
 from .averaging import average_with_parent
 from .evaluations import DevEvaluations
@@ -166,7 +167,7 @@ class GrpoRun:
                 self._settings, self._job.parent, self._folder, total, self._attention(), tracking
             )
             if self._settings.on_cluster:
-                shared = environment(self._settings) | variables
+                shared = self._environment() | variables
                 changes += cluster_overrides(self._python, shared)
             try:
                 self._run_verl([program(self._settings), *changes], variables, follow)
@@ -195,6 +196,10 @@ class GrpoRun:
             return
         with _ray_folder(self._folder) as temporary:
             yield {"RAY_TMPDIR": str(temporary), "RAY_ADDRESS": "local"}
+
+    def _environment(self) -> dict[str, str]:
+        compilers = compiler_variables(self._python) if self._settings.gpus else {}
+        return environment(self._settings) | compilers
 
     def _reward_host(self) -> str:
         """Where the reward server listens: on loopback, unless other nodes ask it."""
@@ -308,7 +313,7 @@ class GrpoRun:
     ) -> None:
         """A module of verl with its arguments, to its end."""
         command = [str(self._python), "-m", *module]
-        variables = {**environment(self._settings), **(variables or {})}
+        variables = {**self._environment(), **(variables or {})}
         code = self._driver.run_trainer(command, variables, self._log, follow)
         if code:
             raise TrainingFailedError(exit_reason(code, self._log), self._log)

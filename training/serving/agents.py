@@ -6,6 +6,7 @@ From each follow the command line of `vllm serve`, and the lines of a profile th
 import json
 import os
 import re
+import shutil
 import socket
 from dataclasses import dataclass
 from math import isqrt
@@ -29,7 +30,9 @@ from ..registry import CheckpointRegistry
 TEMPLATE = Path(__file__).with_name("chat.jinja")
 # Default limit of the context length: memory grows with it.
 _LENGTH = 32_768
-_CRITIC_IMAGES, _PLANNER_IMAGES = 2, 16
+# A planner is given all images of a document of CoMM, which has no limit: the context is one. vLLM
+# reserves memory by tokens, not by this number.
+_CRITIC_IMAGES, _PLANNER_IMAGES = 2, 64
 _CPU_CACHE_BYTES = 1024**3
 _USED_MEMORY = 0.9  # of a share; the rest is for what vLLM does not count, such as CUDA itself
 # Where white space between the parts is allowed, a model can fill its answer with it.
@@ -39,6 +42,7 @@ _HUB_ID = re.compile(r"[^/]*[^/.~][^/]*/[^/]+")  # owner/name, not ./name or ~/n
 _ANY_ADDRESS = ("0.0.0.0", "::", "")
 # vLLM reads the API key that it requires from this variable.
 _KEY_VARIABLE = "VLLM_API_KEY"
+_SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
 
 
 class ServerSettings(ConfigModel):
@@ -133,10 +137,34 @@ def vllm_command(python: Path, model: ServableAgent, settings: ServerSettings) -
     return [*vllm, model.source, *flags, *settings.flags]
 
 
-def vllm_variables(model: ServableAgent) -> dict[str, str]:
+def vllm_variables(python: Path, model: ServableAgent) -> dict[str, str]:
     """Its environment variables: no usage statistics, and no download of a local model."""
     offline = {"HF_HUB_OFFLINE": "1"} if model.is_local else {}
-    return {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", **offline}
+    quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+    return {**quiet, **compiler_variables(python), **offline}
+
+
+def compiler_variables(python: Path) -> dict[str, str]:
+    """What vLLM needs to compile kernels: its environment's programs first in PATH.
+
+    Without ninja or nvcc its default sampler, FlashInfer's, ends the server when it starts. Then it
+    is turned off, unless the user's own variable says something else.
+    """
+    programs = {"PATH": _search_path(python)}
+    if missing_compilers(python) and _SAMPLER not in os.environ:
+        return {**programs, _SAMPLER: "0"}
+    return programs
+
+
+def missing_compilers(python: Path) -> list[str]:
+    """Programs with which FlashInfer compiles and that vLLM of this interpreter cannot find."""
+    toolkit = os.environ.get("CUDA_HOME") or "/usr/local/cuda"
+    path = os.pathsep.join([_search_path(python), str(Path(toolkit) / "bin")])
+    return [name for name in ("ninja", "nvcc") if shutil.which(name, path=path) is None]
+
+
+def _search_path(python: Path) -> str:
+    return os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
 
 
 def profile_lines(model: ServableAgent, settings: ServerSettings) -> str:

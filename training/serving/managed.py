@@ -156,7 +156,8 @@ def server_command(spec: ServerSpec, placement: Placement) -> ServerCommand:
             module = [sys.executable, "-m", "inference.images_server"]
             replicas = {"replicas": max(1, len(settings.gpus)), "host": host, "port": port}
             device = {"device": "cuda" if settings.gpus else "cpu"}
-            options = {"batch": settings.batch, "queue": settings.queue, **replicas, **device}
+            options = settings.model_dump(include={"batch", "queue", "offload"})
+            options |= replicas | device
             arguments = [spec.model, str(settings.registry or "")]
             arguments += [f"{name}={value}" for name, value in options.items()]
             command = [*module, *arguments]
@@ -182,7 +183,7 @@ def _vllm(
         flags=settings.flags,
     )
     python = ensure_environment("agents", "gpu" if settings.gpus else "cpu")
-    return vllm_command(python, model, chosen), vllm_variables(model)
+    return vllm_command(python, model, chosen), vllm_variables(python, model)
 
 
 def _free_port(host: str) -> int:

@@ -128,7 +128,7 @@ def serve(
         )
     with _reserved_port(home.local / "serving" / str(settings.port), settings) as folder:
         python = ensure_environment("agents", "gpu" if settings.gpus else "cpu", announce)
-        arguments, variables = vllm_command(python, model, settings), vllm_variables(model)
+        arguments, variables = vllm_command(python, model, settings), vllm_variables(python, model)
         health = f"{settings.local_url}/health"
         command = ServerCommand("vLLM", arguments, variables, settings.url, health, _REMEDY)
         with run_server(command, folder, starting) as server:

@@ -8,9 +8,16 @@ import pytest
 
 from inference.backends.checkpoint.manifest import Manifest
 from tests.training.trainer_parsers import parse_all
-from training.serving.agents import ServableAgent, ServerSettings, vllm_command, vllm_variables
+from training.serving.agents import (
+    _SAMPLER,
+    ServableAgent,
+    ServerSettings,
+    missing_compilers,
+    vllm_command,
+    vllm_variables,
+)
 
-PARSER = Path(__file__).with_name("parse_flags.py")
+PARSER, PYTHON = Path(__file__).with_name("parse_flags.py"), Path("/e/bin/python")
 CRITIC = Manifest(
     name="critic_rl_checkpoint",
     version="a",
@@ -68,14 +75,14 @@ def test_a_trained_agent_is_prompted_as_in_training(settings):
 def test_a_planner_may_get_more_images():
     manifest = CRITIC.model_copy(update={"role": "planner"})
     flags = flags_of(ServableAgent("p", "/p", manifest=manifest), ON_CPU)
-    assert json.loads(flags["limit-mm-per-prompt"])["image"]["count"] == 16
+    assert json.loads(flags["limit-mm-per-prompt"])["image"]["count"] == 64
 
 
 def test_foreign_models_keep_their_own_defaults():
     flags = flags_of(FOREIGN, ON_GPUS)
     assert not {"chat-template", "generation-config"} & set(flags)
     assert flags["revision"] == "main"
-    assert vllm_variables(TRAINED).get("HF_HUB_OFFLINE") is None  # /c/a does not exist
+    assert "HF_HUB_OFFLINE" not in vllm_variables(PYTHON, TRAINED)  # /c/a does not exist
 
 
 @pytest.mark.parametrize(
@@ -98,7 +105,29 @@ def test_extra_flags_come_last():
 
 
 def test_a_local_model_is_not_looked_up_online(tmp_path):
-    assert vllm_variables(ServableAgent("m", str(tmp_path)))["HF_HUB_OFFLINE"] == "1"
+    assert vllm_variables(PYTHON, ServableAgent("m", str(tmp_path)))["HF_HUB_OFFLINE"] == "1"
+
+
+def test_programs_of_vllms_environment_are_found_and_kernels_are_compiled_where_they_can_be(
+    tmp_path, monkeypatch
+):
+    """FlashInfer's sampler is vLLM's default, and ends the server where it cannot be compiled."""
+    python, toolkit, sampler = tmp_path / "bin" / "python", tmp_path / "cuda", _SAMPLER
+    monkeypatch.setenv("PATH", "/nothing")
+    monkeypatch.setenv("CUDA_HOME", str(toolkit))
+    monkeypatch.delenv(sampler, raising=False)
+    assert missing_compilers(python) == ["ninja", "nvcc"]
+    assert vllm_variables(python, FOREIGN)["PATH"] == f"{tmp_path}/bin:/nothing"
+    assert vllm_variables(python, FOREIGN)[sampler] == "0"
+    for program in (tmp_path / "bin" / "ninja", toolkit / "bin" / "nvcc"):
+        assert vllm_variables(python, FOREIGN)[sampler] == "0"
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh")
+        program.chmod(0o755)
+    assert missing_compilers(python) == [] and sampler not in vllm_variables(python, FOREIGN)
+    monkeypatch.setenv("CUDA_HOME", "/nothing")
+    monkeypatch.setenv(sampler, "1")  # the user knows better
+    assert sampler not in vllm_variables(python, FOREIGN)
 
 
 PARSER_CASES = {
