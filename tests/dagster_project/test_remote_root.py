@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,14 @@ from warehouse.views import refresh_views
 pytestmark = pytest.mark.slow
 
 MANY = "select count(*) > 25 as many from attempts"
+
+
+@pytest.fixture
+def profile(profile):
+    """With few prompts: an S3 server answers some hundred requests a second."""
+    path = Path(profile)
+    path.write_text(path.read_text().replace("shard_size: 25", "shard_size: 12"))
+    return profile
 
 
 @pytest.fixture

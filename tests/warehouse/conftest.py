@@ -77,6 +77,10 @@ def memory_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Home:
     return Home(f"memory://{tmp_path.name}")
 
 
+# For what memory shows of a remote filesystem as well as an S3 server, which takes ten times longer.
+WITHOUT_S3 = pytest.mark.parametrize("any_home", ["folder", "memory"], indirect=True)
+
+
 @pytest.fixture(params=["folder", "memory", "s3"])
 def any_home(request: pytest.FixtureRequest) -> Home:
     fixtures = {"folder": "home", "memory": "memory_home", "s3": "s3_home"}

@@ -9,6 +9,7 @@ import pytest
 
 from schemas import StorageError
 from schemas.trajectories import ATTEMPTS
+from tests.warehouse.conftest import WITHOUT_S3
 from warehouse import Home
 
 NAMES = [f"sketchbook-{number:04d}" for number in range(5)]
@@ -48,12 +49,14 @@ def part_of(home: Home, name: str) -> Path:
     return home.local / "lake/attempts" / name / "part-0.parquet"
 
 
+@WITHOUT_S3
 def test_it_says_what_the_files_say(filled):
     assert filled.lake.content_hashes(ATTEMPTS) == from_files(filled)
     assert list(filled.lake.content_hashes(ATTEMPTS)) == NAMES
     assert filled.lake.rows(ATTEMPTS) == 15
 
 
+@WITHOUT_S3
 def test_no_file_is_opened_that_was_written_here_or_read_before(filled, opened):
     again = Home(filled.root)
     if filled.root.startswith("memory:"):
@@ -71,6 +74,7 @@ def test_another_home_object_sees_replaced_and_removed_partitions(filled, attemp
     assert other.lake.rows(ATTEMPTS) == 9 + 3 + 4 + 5
 
 
+@WITHOUT_S3
 def test_requests_of_users_are_not_in_it(filled, attempts):
     filled.lake.write(ATTEMPTS, attempts(2), "_requests-20260101")
     assert list(filled.lake.content_hashes(ATTEMPTS)) == NAMES

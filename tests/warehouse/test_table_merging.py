@@ -11,7 +11,7 @@ import pytest
 
 from schemas import FoundryError
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS, SCORES
-from tests.warehouse.conftest import attempt
+from tests.warehouse.conftest import WITHOUT_S3, attempt
 from tests.warehouse.test_compaction import KILLS
 from warehouse import Home, table_merging
 from warehouse.lake import Lake
@@ -83,6 +83,7 @@ def test_readers_see_the_same_before_and_after(filled):
     assert list(merge_tables(filled)) == []
 
 
+@WITHOUT_S3
 def test_a_partition_is_replaced_and_deleted_after_a_merge(filled):
     list(merge_tables(filled))
     filled.lake.write(ATTEMPTS, [attempt(0, shard=SHARDS[0], seed=50)], SHARDS[0])
@@ -101,6 +102,7 @@ def test_a_partition_is_replaced_and_deleted_after_a_merge(filled):
     assert filled.lake.read(ATTEMPTS, [SHARDS[1]])["seed"].to_pylist() == [60]
 
 
+@WITHOUT_S3
 def test_a_writer_wins_who_replaces_or_deletes_a_partition_meanwhile(filled, monkeypatch):
     lake, write = Home(filled.root).lake, table_merging.write_merged
 

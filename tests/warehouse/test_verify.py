@@ -1,10 +1,11 @@
-"""Damage of tables, images and journals in a folder, in memory, and on an S3 server."""
+"""Damage of tables, images and journals in a folder and in memory."""
 
 import subprocess
 
 import pyarrow.parquet as pq
 
 from schemas.trajectories import ATTEMPTS
+from tests.warehouse.conftest import WITHOUT_S3
 from warehouse.checksums import write_sums
 from warehouse.verify import find_damage, image_checks, journal_checks, table_checks
 
@@ -16,6 +17,7 @@ def damage(home):
     return list(find_damage(checks, threads=4))
 
 
+@WITHOUT_S3
 def test_every_store_is_verified(any_home, attempts, image):
     home = any_home
     home.lake.write(ATTEMPTS, attempts(4, image=image.sha256, source_image=None), SHARD)

@@ -10,6 +10,7 @@ import interleave_foundry
 from schemas import TABLES, FoundryError
 from schemas.curation import CRITIC_RL
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
+from tests.warehouse.conftest import WITHOUT_S3
 from warehouse import Home
 from warehouse.sql import query
 from warehouse.views import connect, refresh_views
@@ -36,6 +37,7 @@ def test_empty_and_filled_views_have_the_same_types(home):
     assert "TIMESTAMP WITH TIME ZONE" in unseeded[2]
 
 
+@WITHOUT_S3
 def test_rows_are_visible_as_soon_as_they_are_written(any_home, attempts):
     refresh_views(any_home)
     with connect(any_home) as connection:
