@@ -77,7 +77,7 @@ def memory_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Home:
     return Home(f"memory://{tmp_path.name}")
 
 
-# For what memory shows of a remote filesystem as well as an S3 server, which takes ten times longer.
+# For what memory shows as well as an S3 server, which takes ten times longer.
 WITHOUT_S3 = pytest.mark.parametrize("any_home", ["folder", "memory"], indirect=True)
 
 
