@@ -15,6 +15,7 @@ from rich.console import Console
 
 from assets.core.gpu_assignment import server_problem
 from assets.core.profile import PostgresSettings, Profile, load_profile
+from assets.core.stage_needs import StageNeeds, disk_needed, needs_text, stage_needs
 from inference.agent_prompts.templates import SUFFIX, version_of
 from inference.backends.health_check import PROVIDERS, check_endpoint
 from inference.backends.model_files import cached_file
@@ -23,12 +24,11 @@ from inference.servers.ray_jobs import gpus_of_nodes
 from inference.servers.settings import ImageServer
 from schemas import FoundryError
 from training.base_model.settings import BaseModelSettings
-from training.environments import gpu_bytes, gpus
+from training.environments import Purpose, driver_cuda, gpu_bytes, gpus, pinned_cuda
 from warehouse import Home
 
 _TIMEOUT_SECONDS = 5.0
-_DISK_GB = 5.0
-_LARGE_DISK_GB = 200.0  # for the weights of real models, and of what is trained from them
+_DISK_GB = 5.0  # of tables and pictures of a first size
 _PACKAGES = {"openai": "openai", "gemini": "google-genai", "images": "openai"}
 
 
@@ -78,10 +78,37 @@ def _home(home: Home, profile: Profile) -> Iterator[Finding]:
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         yield Finding(f"home {folder}", "it is not writable: choose another one with --home")
-    free = shutil.disk_usage(folder).free / 1e9
-    needed = _LARGE_DISK_GB if _gpus_needed(profile) else _DISK_GB
-    fix = f"free {needed:g} GB, or choose another home" if free < needed else None
-    yield Finding(f"disk: {free:,.0f} GB free of {needed:g} GB needed", fix)
+    needs = stage_needs(profile)
+    free, needed = (
+        shutil.disk_usage(folder).free / 1e9,
+        _DISK_GB + disk_needed(profile, needs) / 1e9,
+    )
+    largest = max(needs, key=lambda need: need.working_disk or 0.0)
+    most = largest.working_disk or 0.0
+    cause = f", {most / 1e9:,.0f} of them for checkpoints of {largest.stage}" if most > 1e9 else ""
+    fix = f"free {needed:,.0f} GB, or choose another home" if free < needed else None
+    yield Finding(f"disk: {free:,.0f} GB free of {needed:,.0f} GB needed{cause}", fix)
+    on_ray = profile.cluster and profile.cluster.ray
+    for need in needs:
+        if need.host != 0.0:
+            problem = None if on_ray else _memory_problem(profile, need)
+            yield Finding(f"{need.stage} takes {needs_text(need)}", problem)
+
+
+def _memory_problem(profile: Profile, need: StageNeeds) -> str | None:
+    """What to change where this machine has less memory than a stage takes; None: it is enough, or
+    not known."""
+    here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if (need.host or 0.0) > here:
+        return f"this machine has {here / 1e9:,.0f} GB of memory: take a larger one"
+    server = profile.servers.get(need.stage.removeprefix("server "))
+    share = gpu_bytes() * (server.memory if server else 1.0)
+    if need.gpus and share and (need.gpu or 0.0) > share:
+        return (
+            f"it has {share / 1e9:,.0f} GB of a GPU here: give it more GPUs, a larger share of "
+            "their memory, or train adapters (`recipe: lora`, `lora_rank`)"
+        )
+    return None
 
 
 def _members(profile: Profile) -> Iterator[Finding]:
@@ -246,6 +273,20 @@ def _servers(profile: Profile) -> Iterator[Finding]:
         if needed:
             what = f"GPUs: {gpus()} of {needed} for training"
             yield Finding(what, profile.gpu_assignment.training_problem(gpus()))
+    yield from _driver()
+
+
+def _driver() -> Iterator[Finding]:
+    """Whether the NVIDIA driver is new enough for the environments; that there is no GPU is said
+    elsewhere."""
+    if not gpus():
+        return
+    purposes: tuple[Purpose, ...] = ("sft", "rl", "agents")
+    needed, found = max(map(pinned_cuda, purposes)), driver_cuda()
+    version_here = f"{found[0]}.{found[1]}" if found else "unknown"
+    what = f"NVIDIA driver: CUDA {version_here}, {needed}.0 or newer needed"
+    is_new_enough = found and found[0] >= needed
+    yield Finding(what, None if is_new_enough else "install a driver of series 580 or newer")
 
 
 def _servers_on_ray(profile: Profile, address: str) -> Iterator[Finding]:

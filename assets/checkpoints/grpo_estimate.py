@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from schemas import Table
 from schemas.curation import CRITIC_RL
 from schemas.trajectories import TRAJECTORIES
 from training.grpo.recipe import GrpoSettings
@@ -60,7 +61,7 @@ def grpo_load(foundry: FoundryResource, trajectories: int) -> GrpoLoad | None:
     version = LINEAGE[_CHECKPOINT](foundry).version
     if not trajectories and CheckpointRegistry(home).is_complete(_CHECKPOINT, version):
         return None
-    rows = _rows(home, trajectories)
+    rows = rows_to_come(home, CRITIC_RL, trajectories, _ROWS_PER_TRAJECTORY)
     dev = round(rows * settings.dev_share)
     steps = (rows - dev) // settings.batch
     steps = min(steps, settings.max_steps or steps)
@@ -82,10 +83,14 @@ def grpo_load(foundry: FoundryResource, trajectories: int) -> GrpoLoad | None:
     )
 
 
-def _rows(home: Home, trajectories: int) -> int:
-    """Rows of critic_rl, with those of the trajectories to come."""
-    rows, finished = home.lake.rows(CRITIC_RL), home.lake.rows(TRAJECTORIES)
-    ratio = rows / finished if rows and finished else _ROWS_PER_TRAJECTORY
+def rows_to_come(home: Home, table: Table, trajectories: int, assumed: float) -> int:
+    """Rows of a set, with those of so many more trajectories, as many of each as there are now.
+
+    Args:
+        assumed: rows of a trajectory where there are none yet.
+    """
+    rows, finished = home.lake.rows(table), home.lake.rows(TRAJECTORIES)
+    ratio = rows / finished if rows and finished else assumed
     return rows + round(trajectories * ratio)
 
 

@@ -3,17 +3,21 @@
 Calls are taken to be like the average call of the same model in this home; where there was none,
 assumptions are used, and marked as such. A judge's calls are those of the variants of the settings,
 without the systems that promotion compares beside them once one is in use. Those of GRPO's rewards
-are upper bounds (`grpo_estimate.py`); supervised training is not estimated.
+are upper bounds (`grpo_estimate.py`). What servers and trainings take of machines is computed from
+sizes of models (`stage_needs.py`).
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, NamedTuple
 
-from inference.backends.images.settings import ImagesSettings
-from inference.backends.providers.settings import ProviderSettings, RemoteModel
+from inference.backends.diffusers.registry import DiffusersSettings
+from inference.backends.images.settings import ImagesGeneratorModel, ImagesSettings
+from inference.backends.providers.settings import EndpointSettings, ProviderSettings, RemoteModel
+from inference.backends.providers.spending import SpendingFile
 from inference.engine.ensemble import Ensemble
 from inference.engine.scoring import callees
 from inference.generator_mix import generator_shares
@@ -29,7 +33,9 @@ from warehouse.views import connect
 
 from ..benchmarks.settings import BenchmarkJudgeSettings
 from ..checkpoints.grpo_estimate import GrpoLoad, grpo_load
+from ..checkpoints.sft_estimate import SftEstimate, sft_estimates
 from ..core.foundry import FoundryResource
+from ..core.stage_needs import StageNeeds, disk_needed, drawing_seconds, stage_needs
 from ..evaluation.variants import VARIANTS
 from ..prompts.assets import load_packs
 from ..prompts.expansion import bank_requests
@@ -54,7 +60,7 @@ class _Call:
 _Calls = Mapping[tuple[str, str], _Call]  # (role, backend/model) -> its average call
 _ASSUMED: dict[Role, _Call] = {
     "planner": _Call(800, 2500, 30),
-    "generator": _Call(1500, 1200, 20),
+    "generator": _Call(1500, 1200, 20),  # a hosted one; of those on GPUs see `drawing_seconds`
     "critic": _Call(3500, 900, 15),
     "scorer": _Call(3500, 700, 15),
     "expander": _Call(900, 2000, 25),
@@ -64,6 +70,7 @@ _ASSUMED: dict[Role, _Call] = {
 }
 
 
+_SKETCH_SECONDS = 0.05  # of any call of the embedded world
 _ASSUMED_PARTS = (_Call(3300, 500, 12), _Call(1900, 400, 10))
 """Of a scorer's two calls: semantics with two images, quality with one."""
 
@@ -109,6 +116,10 @@ class Estimate:
     disk_gb: float  # of the images
     grpo: GrpoEstimate | None  # None: there is none to come
     measured: LedgerForecast  # of the trajectories, with their plans and scores
+    sft: tuple[SftEstimate, ...]  # trainings to come
+    needs: tuple[StageNeeds, ...]  # of machines, by stage
+    peak_disk: float  # bytes that these take at most at a time
+    budget: float | None  # USD of the profile's budget that are not spent; None: it has none
 
     @property
     def usd(self) -> float:
@@ -117,6 +128,11 @@ class Estimate:
     @property
     def gpu_hours(self) -> float:
         return sum(role.gpu_hours for role in self.roles)
+
+    @property
+    def missing_usd(self) -> float:
+        """By how much the profile's budget does not cover the calls."""
+        return 0.0 if self.budget is None else max(0.0, self.usd - self.budget)
 
 
 def estimate(foundry: FoundryResource, shards: int) -> Estimate:
@@ -140,7 +156,25 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
     disk_gb = attempts * _image_mb(foundry) / 1000
     grpo = _grpo(load, roles) if load else None
     forecast = ledger_forecast(foundry.home, loop_model_names(foundry), trajectories)
-    return Estimate(trajectories, tuple(roles), disk_gb, grpo, forecast)
+    needs = stage_needs(foundry.settings)
+    return Estimate(
+        trajectories=trajectories,
+        roles=tuple(roles),
+        disk_gb=disk_gb,
+        grpo=grpo,
+        measured=forecast,
+        sft=tuple(sft_estimates(foundry, trajectories)),
+        needs=tuple(needs),
+        peak_disk=disk_needed(foundry.settings, needs),
+        budget=_unspent(foundry),
+    )
+
+
+def _unspent(foundry: FoundryResource) -> float | None:
+    if (budget := foundry.settings.budget) is None:
+        return None
+    spending = SpendingFile.of(foundry.home).read()
+    return budget.usd - (spending.spent if spending else 0.0)
 
 
 def loop_model_names(foundry: FoundryResource) -> set[str]:
@@ -284,10 +318,8 @@ def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Mode
 
 
 def _role_estimate(foundry: FoundryResource, model: _Model, measured: _Calls) -> RoleEstimate:
-    assumed = model.assumed or _ASSUMED[model.role]
-    call = measured.get((model.role, model.name), assumed)
-    limits, count = foundry.settings.limits, model.calls
-    slots = model.slots or (limits.generator if model.role == "generator" else limits.agents)
+    count, slots = model.calls, _slots(foundry, model)
+    call = measured.get((model.role, model.name)) or _assumed_call(foundry, model, slots)
     hours = count * call.seconds / slots / _SECONDS_AN_HOUR
     return RoleEstimate(
         role=model.role,
@@ -303,14 +335,51 @@ def _role_estimate(foundry: FoundryResource, model: _Model, measured: _Calls) ->
     )
 
 
-def _gpus(foundry: FoundryResource, model: _Model) -> int:
-    """GPUs of our own machines that serve a model."""
+def _slots(foundry: FoundryResource, model: _Model) -> int:
+    """Calls at a time: as many as the profile starts, and its endpoints admit."""
+    limits = foundry.settings.limits
+    slots = model.slots or (limits.generator if model.role == "generator" else limits.agents)
+    admitted = sum(endpoint.concurrency for endpoint in _endpoints(foundry, model))
+    return min(slots, admitted) if admitted else slots
+
+
+def _assumed_call(foundry: FoundryResource, model: _Model, slots: int) -> _Call:
+    """Of a generator on GPUs of ours, with the time that an image waits for one of them."""
+    call = model.assumed or _ASSUMED[model.role]
+    if model.name.startswith("sketch/"):
+        return replace(call, seconds=_SKETCH_SECONDS)
+    gpus, pipeline = _gpus(foundry, model), _pipeline(foundry, model)
+    if model.role != "generator" or not gpus or pipeline is None:
+        return call
+    seconds = drawing_seconds(pipeline, references=min(1, ceil(model.an_attempt)))
+    return replace(call, seconds=seconds * max(1.0, slots / gpus)) if seconds else call
+
+
+def _pipeline(foundry: FoundryResource, model: _Model) -> DiffusersSettings | None:
+    """What a generator draws with, where that is known."""
+    settings = model.settings
+    if not isinstance(settings, ImagesGeneratorModel):
+        diffusers = foundry.settings.diffusers
+        return diffusers if model.name.startswith("diffusers/") else None
+    changes = settings.model_dump(include={"size", "steps", "guidance"}, exclude_none=True)
+    return DiffusersSettings(model=settings.model, **changes)
+
+
+def _endpoints(foundry: FoundryResource, model: _Model) -> list[EndpointSettings]:
+    """Where calls of a model go; none: it runs in this process, or is a trained agent's."""
     backend = getattr(foundry.settings, model.name.partition("/")[0], None)
     settings = model.settings
     if isinstance(settings, RemoteModel) and isinstance(backend, ProviderSettings | ImagesSettings):
+        return backend.endpoints_of(settings)
+    return []
+
+
+def _gpus(foundry: FoundryResource, model: _Model) -> int:
+    """GPUs of our own machines that serve a model."""
+    if endpoints := _endpoints(foundry, model):
         servers = foundry.settings.servers
-        endpoints = backend.endpoints_of(settings)
         return sum(len(servers[e.server].gpus) if e.server else e.gpus for e in endpoints)
+    backend = getattr(foundry.settings, model.name.partition("/")[0], None)
     served = backend is foundry.settings.checkpoint and foundry.settings.trained_server(model.role)
     if served:
         return len(foundry.settings.servers[served].gpus)

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -11,8 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.progress import TimeElapsedColumn as Elapsed
 from rich.table import Table as RichTable
 
+from assets.checkpoints.sft_estimate import SftEstimate
 from assets.core.foundry import FoundryResource
 from assets.core.progress import LogProgress, ProgressFactory, reporting_to
+from assets.core.stage_needs import StageNeeds, gigabytes
 from assets.trajectories.contact_sheet import write_showcase
 from assets.trajectories.estimate import Estimate, GrpoEstimate, estimate
 from assets.trajectories.forecast import LedgerForecast
@@ -60,7 +62,7 @@ def run_in_terminal(
 
 
 def estimate_in_terminal(profile: str, root: str, size: str) -> None:
-    """Print what the trajectories of a size, and GRPO, would take; nothing is called."""
+    """Print what the trajectories of a size, and trainings, would take; nothing is called."""
     foundry = FoundryResource(profile=profile, root=root, size=size)
     expected = estimate(foundry, foundry.shards)
     console = Console()
@@ -73,8 +75,41 @@ def estimate_in_terminal(profile: str, root: str, size: str) -> None:
     )
     if expected.trajectories:
         console.print(_measured_line(expected.measured))
+    for training in expected.sft:
+        console.print(_sft_line(training))
     if expected.grpo:
         console.print(_grpo_line(expected.grpo))
+    console.print()
+    console.print(_needs_grid(expected.needs))
+    console.print(
+        f"\nat most {gigabytes(expected.peak_disk)} of disk at a time for these, besides images; "
+        "computed from sizes of models, not measured"
+    )
+    if missing := expected.missing_usd:
+        console.print(
+            f"\nthe budget does not cover this: {missing:,.2f} USD more are needed than the "
+            f"{expected.budget:,.2f} USD that are left of `budget.usd`"
+        )
+
+
+def _sft_line(training: SftEstimate) -> str:
+    seconds, version = training.seconds, training.measured
+    hours = "unknown hours" if seconds is None else f"{seconds / 3600:,.1f} hours"
+    source = f"as {version}" if version else "assumed"
+    return (
+        f"\n{training.name}: {training.rows:,} rows, {training.steps:,} steps, {hours} ({source}), "
+        f"{training.gpu_hours:,.1f} GPU hours"
+    )
+
+
+def _needs_grid(needs: Sequence[StageNeeds]) -> RichTable:
+    columns = ("GPUs", "of each GPU", "memory", "disk meanwhile", "disk")
+    grid = RichTable("stage", *columns, box=None, header_style="bold")
+    for need in needs:
+        amounts = (need.gpu, need.host, need.working_disk, need.disk)
+        cells = ("-" if amount == 0.0 else gigabytes(amount) for amount in amounts)
+        grid.add_row(need.stage, str(need.gpus or "-"), *cells)
+    return grid
 
 
 def _measured_line(found: LedgerForecast) -> str:

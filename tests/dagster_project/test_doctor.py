@@ -1,5 +1,6 @@
 """`interleave doctor`: what is missing, in plain words, and an exit status for scripts."""
 
+import os
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,7 @@ from dagster_project import doctor
 from dagster_project.cli.app import app
 from dagster_project.doctor import diagnose
 from tests.helpers.ports import free_port
+from training import environments
 from warehouse import Home
 
 KEY = "a-secret-key"
@@ -205,6 +207,49 @@ def test_variables_of_notifications_are_looked_for(tmp_path, monkeypatch):
     findings = {finding.what: finding.fix for finding in diagnose(own, Home(tmp_path / "home"))}
     assert findings["notifications: HOOK"] is None
     assert "MAIL_PASSWORD" in findings["notifications: MAIL_PASSWORD"]
+
+
+@pytest.fixture
+def nvidia(tmp_path, monkeypatch):
+    """A machine with one GPU of 24 GiB, whose driver reports a version of CUDA."""
+    known = (environments.gpus, environments.gpu_bytes, environments.driver_cuda)
+
+    def install(cuda: str) -> None:
+        program = tmp_path / "bin" / "nvidia-smi"
+        program.parent.mkdir(exist_ok=True)
+        answers = "-L) echo 'GPU 0: an H100';; --query*) echo 24576;;"
+        header = f"*) echo '| Driver Version: 1.2    CUDA Version: {cuda}  |';;"
+        program.write_text(f'#!/bin/sh\ncase "$1" in {answers} {header} esac\n')
+        program.chmod(0o755)
+        for each in known:
+            each.cache_clear()
+
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    yield install
+    for each in known:
+        each.cache_clear()
+
+
+def test_a_driver_older_than_the_pinned_cuda_is_said(home, tmp_path, nvidia):
+    own = profile(tmp_path, training={"planner_sft": {"recipe": "lora"}})
+    nvidia("12.8")
+    ((what, fix),) = ((w, f) for w, f in missing(own, home).items() if "driver" in w)
+    assert what == "NVIDIA driver: CUDA 12.8, 13.0 or newer needed" and "580" in fix
+    nvidia("13.1")
+    assert not any("driver" in what for what in missing(own, home))
+
+
+def test_a_stage_that_no_gpu_here_holds_is_said(home, tmp_path, nvidia):
+    nvidia("13.0")
+    base = {"source": "huggingface", "model": "Qwen/Qwen3-VL-8B-Instruct", "revision": "abc"}
+    own = profile(tmp_path, training={"base_model": base, "planner_sft": {"recipe": "lora"}})
+    stages = {found.what: found.fix for found in diagnose(own, home)}
+    (what,) = (what for what in stages if what.startswith("planner_sft takes"))
+    assert "37 GB of a GPU" in what
+    assert "it has 26 GB of a GPU here" in stages[what]
+    (disk,) = (what for what in stages if what.startswith("disk: "))
+    assert "for checkpoints of critic_sft" in disk
 
 
 def test_servers_need_gpus_of_nodes(home, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -111,6 +112,19 @@ def gpu_bytes() -> int:
     """Memory of this machine's smallest GPU; 0: there is none."""
     sizes = _nvidia_smi("--query-gpu=memory.total", "--format=csv,noheader,nounits").split()
     return min((int(size) for size in sizes if size.isdigit()), default=0) * 2**20
+
+
+@cache
+def driver_cuda() -> tuple[int, int] | None:
+    """CUDA version of this machine's driver, as `nvidia-smi` reports it; None: it reports none."""
+    found = re.search(r"CUDA Version\s*:\s*(\d+)\.(\d+)", _nvidia_smi())
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def pinned_cuda(purpose: Purpose) -> int:
+    """Major version of CUDA that an environment for GPUs is built for: its driver's at least."""
+    _, _, found = pinned_version(purpose, "gpu", "nvidia-cuda-runtime").partition("==")
+    return int(found.partition(".")[0])
 
 
 def _nvidia_smi(*options: str) -> str:

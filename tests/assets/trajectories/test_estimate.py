@@ -9,6 +9,7 @@ import yaml
 from assets.core.foundry import FoundryResource
 from assets.core.profile import FOLDER
 from assets.trajectories.estimate import estimate, estimate_benchmark
+from inference.backends.providers.spending import SpendingFile
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import (
     CHECKPOINTS,
@@ -264,3 +265,76 @@ def test_an_earlier_training_tells_time_and_share(trained):
     assert (expected.load.drawn_share, expected.load.drawn_measured) == (0.25, 200)
     assert expected.load.seconds_measured == "v1"
     assert expected.step_seconds == 50 * 64 / 100
+
+
+def test_a_training_waits_for_what_endpoints_admit_and_not_for_what_it_may_start(trained):
+    """128 scorings are allowed, and the profile's endpoint admits 16 calls at a time."""
+    expected = estimate(trained(batch=16, n=8, reward={"concurrency": 128, "scorings": 128}), 2)
+    waiting = (
+        sum(role.hours for role in rewards_of_scorers(expected)) * 3600 / expected.grpo.load.steps
+    )
+    assert waiting == pytest.approx(64 * (12 + 10) / 16) == 88
+    assert expected.grpo.step_seconds == pytest.approx(expected.grpo.load.seconds + 88)
+
+
+def rewards_of_scorers(expected):
+    return [role for role in expected.roles if role.purpose and role.role == "scorer"]
+
+
+def test_images_on_gpus_of_ours_take_the_time_of_their_pipeline(tmp_path):
+    changes = {"roles": {"generator": "images"}, "images": {"generator": {"size": "512x512"}}}
+
+    def drawing(name, **changed):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump({"base": "paper", **changes, **changed}))
+        foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
+        roles = estimate(foundry, 1).roles
+        return next(role for role in roles if role.role == "generator" and not role.purpose)
+
+    small = drawing("small")
+    large = drawing("large", images={"generator": {"size": "1024x1024"}})
+    hosted = drawing("hosted", roles={"generator": "gemini"})
+    seconds = {n: r.hours * 3600 / r.calls for n, r in (("s", small), ("l", large))}
+    assert 1.5 < 4 * seconds["l"] < 2.5, "four GPUs, each of which takes some two seconds"
+    assert 3 < seconds["l"] / seconds["s"] < 4
+    assert large.gpu_hours == pytest.approx(4 * large.hours)
+    assert hosted.gpu_hours == 0
+
+
+def test_an_estimate_says_what_the_budget_does_not_cover(api, tmp_path):
+    few, many = estimate(api, 1), estimate(api, 30)
+    assert few.budget == 100
+    assert many.missing_usd == many.usd - 100 > 0
+    spent = SpendingFile.of(api.home)
+    with spent.transaction() as connection:
+        connection.execute("UPDATE spent SET usd = 60")
+    again = estimate(api, 30)
+    assert (again.budget, again.missing_usd) == (40, pytest.approx(many.missing_usd + 60))
+    assert estimate(api, 0).missing_usd == 0
+    assert estimate(FoundryResource(profile="sketch", root=api.root), 1).budget is None
+
+
+def test_supervised_trainings_are_estimated_and_measured(tmp_path):
+    path = tmp_path / "own.yaml"
+    training = {"planner_sft": {"epochs": 4, "batch": 8}, "critic_sft": {"max_steps": 5}}
+    path.write_text(yaml.safe_dump({"base": "sketch", "training": training}))
+    foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"), size="full")
+    planner, critic = estimate(foundry, 1).sft
+    assert (planner.rows, planner.steps) == (180, 90)
+    assert critic.steps == 5 and not critic.measured
+    assert planner.seconds == pytest.approx(180 * 4 * 0.07)
+    row = CheckpointRow(
+        name="planner_sft_checkpoint",
+        version="v1",
+        parent=None,
+        dataset_version=None,
+        config_hash="",
+        metrics=json.dumps({"seconds": 50.0, "steps": 100}),
+        status="candidate",
+        uri="",
+        created_at=datetime.now(UTC),
+    )
+    foundry.home.lake.write(CHECKPOINTS, [row], "planner_sft_checkpoint-v1")
+    planner, _ = estimate(foundry, 1).sft
+    assert (planner.measured, planner.seconds) == ("v1", 45.0)
+    assert not estimate(FoundryResource(profile="api", root=foundry.root), 1).sft

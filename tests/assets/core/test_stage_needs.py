@@ -1,0 +1,103 @@
+"""What the stages of a profile take of GPUs, memory and disk."""
+
+import pytest
+import yaml
+
+from assets.core.profile import FOLDER, load_profile
+from assets.core.stage_needs import disk_needed, drawing_seconds, needs_text, stage_needs
+from inference.backends.diffusers.registry import DiffusersSettings, load_registry
+from training.model_size import KNOWN_SIZES
+
+GB = 1e9
+PARAMETERS = KNOWN_SIZES["Qwen/Qwen3-VL-8B-Instruct"].parameters
+
+
+@pytest.fixture(autouse=True)
+def nothing_here(tmp_path, monkeypatch):
+    """Nothing is downloaded or installed."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("INTERLEAVE_ENVIRONMENTS", str(tmp_path / "environments"))
+
+
+@pytest.fixture
+def gpu_profile(tmp_path):
+    """Profile `paper` with a server of the base model, and changes of its trainings."""
+
+    def make(**changes):
+        content = yaml.safe_load((FOLDER / "paper.yaml").read_text())
+        agents = {"kind": "agents", "model": "Qwen/Qwen3-VL-8B-Instruct", "gpus": 4}
+        content["servers"]["agents"] = agents | {"tensor_parallel": 1}
+        content["training"] |= changes
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"
+        path.write_text(yaml.safe_dump(content))
+        return load_profile(str(path))
+
+    return make
+
+
+def by_stage(profile):
+    return {need.stage: need for need in stage_needs(profile)}
+
+
+def test_checkpoints_of_8b_are_most_of_the_disk(gpu_profile):
+    profile = gpu_profile()
+    needs = by_stage(profile)
+    for stage, bytes_of_a_parameter in (("critic_sft", 14), ("critic_rl", 12)):
+        assert needs[stage].working_disk == 3 * bytes_of_a_parameter * PARAMETERS
+        assert needs[stage].disk == 2 * PARAMETERS, "the published model"
+    fixed = sum(need.disk for need in needs.values())
+    assert disk_needed(profile, list(needs.values())) == fixed + needs["critic_sft"].working_disk
+    assert needs["weights to download"].disk == pytest.approx(52.3 * GB, rel=0.01)
+    beside = gpu_profile(side_by_side=True)
+    assert disk_needed(beside, stage_needs(beside)) == fixed + 2 * needs["critic_sft"].working_disk
+
+
+def test_adapters_take_a_fraction(gpu_profile):
+    full = by_stage(gpu_profile())
+    lora = by_stage(gpu_profile(critic_sft={"recipe": "lora"}))
+    assert lora["critic_sft"].gpus == 1 and lora["critic_sft"].gpu < 40 * GB
+    assert lora["critic_sft"].working_disk < full["critic_sft"].working_disk / 50
+    assert full["critic_sft"].gpu < 80 * GB
+
+
+def test_offloading_moves_the_state_into_main_memory(gpu_profile):
+    grpo = {"recipe": "paper", "gpus": 4, "kl": 0}
+    plain = by_stage(gpu_profile(critic_rl=grpo))["critic_rl"]
+    offloaded = by_stage(gpu_profile(critic_rl=grpo | {"offload": True}))["critic_rl"]
+    assert offloaded.host - 4 * 8 * GB == 16 * PARAMETERS > plain.host
+    assert offloaded.gpu <= plain.gpu
+
+
+def test_servers_take_weights_and_cache(gpu_profile):
+    needs = by_stage(gpu_profile())
+    assert 2 * PARAMETERS < needs["server agents"].gpu < 2 * PARAMETERS + 9 * GB
+    assert needs["server images"].gpu > 34.8 * GB
+    assert needs["server images"].host > 4 * 34.8 * GB, "every replica loads its weights there"
+    assert needs_text(needs["server agents"]) == "25 GB of each of 4 GPUs, 32 GB of memory"
+
+
+def test_what_is_not_downloaded_is_unknown_unless_its_size_is(gpu_profile):
+    base = {"source": "huggingface", "model": "some/other-model", "revision": "main"}
+    profile = gpu_profile(base_model=base)
+    needs = by_stage(profile)
+    assert needs["planner_sft"].gpu is None and needs["weights to download"].disk is None
+    text = needs_text(needs["planner_sft"])
+    assert text == "unknown: each of 8 GPUs, unknown: memory, unknown: disk"
+    assert disk_needed(profile, list(needs.values())) > 0
+
+
+def test_the_sketch_world_fits_anywhere():
+    profile = load_profile("sketch")
+    needs = stage_needs(profile)
+    assert not any(need.gpus or need.gpu for need in needs)
+    assert disk_needed(profile, needs) < 5 * GB
+    assert max(need.host for need in needs) < 8 * GB
+
+
+def test_every_pipeline_of_the_registry_has_a_time():
+    for name, model in load_registry(None).models.items():
+        if model.backend == "diffusers" and model.defaults.steps:
+            assert 0.5 < drawing_seconds(DiffusersSettings(model=name), 1) < 200, name
+    klein = [drawing_seconds(DiffusersSettings(model="flux2-klein-9b"), n) for n in (0, 1)]
+    assert 0.9 < klein[0] < 1.2 and 1.7 < klein[1] < 2.2
+    assert drawing_seconds(DiffusersSettings(model="nobody/nothing"), 0) is None
