@@ -1,5 +1,6 @@
 """API keys: who may call a server, and which caller a request comes from."""
 
+import base64
 import hashlib
 import hmac
 import os
@@ -47,6 +48,9 @@ class Keys:
         scheme, _, key = authorization.partition(b" ")
         if scheme.lower() == _BEARER.strip().lower():
             authorization = _BEARER + key
+        elif scheme.lower() == b"basic":  # of a URL `http://any:KEY@host`
+            with suppress(ValueError):
+                authorization = _BEARER + base64.b64decode(key).partition(b":")[2]
         digest, owner = _digest(authorization), None
         for expected, candidate in self._owners.items():
             if hmac.compare_digest(digest, expected):
