@@ -8,8 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from schemas import FoundryError
+from tests.helpers.guides import AGENTS, run_script, scripts
 from tests.helpers.ports import free_port
 from warehouse import Home
 
@@ -40,6 +42,24 @@ def vllm_python() -> Path:
         return ensure_environment("agents", "cpu")
     except FoundryError as error:
         pytest.skip(f"vLLM for CPU cannot be installed here: {error}")
+
+
+@pytest.fixture(scope="session")
+def trained_folder(tmp_path_factory) -> Path:
+    """A folder in which the guide to agents has run its first block, which trains: to be copied.
+
+    Made by the worker that needs it first, for all.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "trained"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            unfinished = tmp_path_factory.mktemp("training")
+            run_script(next(scripts(AGENTS)), unfinished)
+            unfinished.rename(folder)
+    return folder
 
 
 @pytest.fixture

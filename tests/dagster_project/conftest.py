@@ -62,6 +62,21 @@ def sampled(sample, foundry):
     return foundry
 
 
+def trained_foundry(trained_folder: Path, lake: Path, sections: str = "") -> FoundryResource:
+    """A copy of the trained lineage as `lake`, whose profile promotes what a few steps taught.
+
+    Args:
+        sections: added to the profile.
+    """
+    copy_lake(trained_folder / ".interleave", lake)
+    path = lake.with_suffix(".yaml")
+    profile = (trained_folder / "small.yaml").read_text()
+    promotes = "  retrain_after_rows: 1\n  promote_at_least: {}"
+    profile = profile.replace("  side_by_side: true", promotes)  # tests replace the launcher
+    path.write_text(profile + textwrap.dedent(sections))
+    return FoundryResource(profile=str(path), root=str(lake))
+
+
 def copy_lake(source: Path, target: Path) -> None:
     """Images, which never change, are linked; all else is copied."""
 

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-import textwrap
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +20,7 @@ from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from schemas.trajectories import SCORES
-from tests.dagster_project.test_training_lineage import PROFILE
+from tests.dagster_project.conftest import trained_foundry
 from tests.helpers.automation import (
     runs,
     start_schedule,
@@ -64,16 +63,9 @@ UNTRAINED = yaml.safe_dump(
 
 
 @pytest.fixture
-def profile(tmp_path) -> Path:
-    path = tmp_path / "closed.yaml"
-    text = textwrap.dedent(PROFILE).replace("side_by_side: true", "side_by_side: false")
-    path.write_text(f"{text}notifications: {{webhook: TEST_WEBHOOK}}\n")
-    return path
-
-
-@pytest.fixture
-def foundry(tmp_path, profile) -> FoundryResource:
-    return FoundryResource(profile=str(profile), root=str(tmp_path / "home"))
+def foundry(trained_folder, tmp_path) -> FoundryResource:
+    sections = "notifications: {webhook: TEST_WEBHOOK}\n"
+    return trained_foundry(trained_folder, tmp_path / "home", sections)
 
 
 @pytest.fixture
@@ -83,7 +75,7 @@ def webhook():
 
 
 @pytest.fixture
-def ui(foundry, profile, webhook, monkeypatch):
+def ui(foundry, webhook, monkeypatch):
     """A daemon, on a lake of one shard whose agents are promoted, with fake trainers."""
     monkeypatch.setattr(training, "run_job", FakeLauncher().run_job)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
@@ -91,7 +83,7 @@ def ui(foundry, profile, webhook, monkeypatch):
     with open_instance(foundry.home) as instance, ThreadPoolExecutor(1) as thread:
         (foundry.home.dagster / "workspace.yaml").write_text(UNTRAINED)
         lineage = thread.submit(run_lineage, foundry, instance, shards=1)
-        with dagster_ui(Path(foundry.root), profile, variables) as url:
+        with dagster_ui(Path(foundry.root), Path(foundry.profile), variables) as url:
             lineage.result()
             yield url
 
