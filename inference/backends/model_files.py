@@ -3,6 +3,7 @@
 Models are named as on Hugging Face, by a repository id and a revision, or by a local folder.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -45,12 +46,16 @@ def cached_file(model: str, revision: str | None, file: str) -> Path | None:
     return Path(path) if isinstance(path, str) else None
 
 
-def weights_bytes(model: str, revision: str | None) -> int | None:
-    """Size of all weights that are here; None: they are not."""
+def weights_bytes(model: str, revision: str | None, largest_part: bool = False) -> int | None:
+    """Size of all weights that are here, or of a pipeline's largest part; None: there are none."""
     indexes = (cached_file(model, revision, name) for name in ("model_index.json", "config.json"))
+    parts: Counter[Path] = Counter()
     if index := next(filter(None, indexes), None):
-        return sum(path.stat().st_size for path in index.parent.rglob("*.safetensors")) or None
-    return None
+        for path in index.parent.rglob("*.safetensors"):
+            parts[path.parent] += path.stat().st_size
+    if not parts:
+        return None
+    return max(parts.values()) if largest_part else parts.total()
 
 
 def missing_here(packages: Iterable[str], on_gpu: bool) -> Iterator[str]:

@@ -42,7 +42,7 @@ def serve_images(
     Raises:
         FoundryError: no such model, port taken, Ray not installed or unavailable, no key.
     """
-    model = find_servable(reference, registry)
+    model = find_servable(reference, registry, settings.offload)
     if find_spec("ray") is None:
         raise BackendError("images servers need Ray: run `make cluster`")
     keys = load_keys(settings.host, KEY)

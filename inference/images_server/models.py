@@ -96,8 +96,12 @@ SKETCH = ServableImageModel(
 )
 
 
-def find_servable(reference: str, registry: Path | None) -> ServableImageModel:
+def find_servable(
+    reference: str, registry: Path | None, offload: bool = False
+) -> ServableImageModel:
     """The model of a name in the registry or in the file `registry`, a pipeline's folder, `sketch`.
+
+    `offload`: see `DiffusersSettings`.
 
     Raises:
         BackendError: there is none, or it is not for diffusers.
@@ -105,7 +109,8 @@ def find_servable(reference: str, registry: Path | None) -> ServableImageModel:
     """
     if reference == SKETCH.name:
         return SKETCH
-    return servable_pipeline(select_model(DiffusersSettings(model=reference, registry=registry)))
+    settings = DiffusersSettings(model=reference, registry=registry, offload=offload)
+    return servable_pipeline(select_model(settings))
 
 
 @dataclass(frozen=True)

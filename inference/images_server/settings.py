@@ -33,6 +33,11 @@ class ImagesServerSettings(ConfigModel):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="auto: a GPU for each replica where Ray has any, else CPUs"
     )
+    offload: bool = Field(
+        False,
+        description="Parts of the model wait in main memory until they compute: less GPU memory, "
+        "some seconds more for a batch",
+    )
     ray: str | None = Field(
         None,
         description="Address (host:port, or auto) of a running Ray cluster of which this machine "

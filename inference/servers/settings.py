@@ -126,6 +126,11 @@ class ImageServer(_Server):
     registry: Path | None = Field(None, description="YAML file with more models")
     batch: int = Field(4, ge=1, description="Images that a replica generates at once, at most")
     queue: int = Field(64, ge=0, description="Images that may wait until replicas are free")
+    offload: bool = added_field(
+        False,
+        description="Parts of the model wait in main memory until they compute: a GPU holds the "
+        "largest one only, and a batch takes some seconds more",
+    )
 
     @property
     def title(self) -> str:
@@ -133,14 +138,14 @@ class ImageServer(_Server):
 
     @property
     def weights_per_gpu(self) -> float | None:
-        """Bytes of weights on each of its GPUs; None: they are not here yet."""
+        """Bytes of weights on each of its GPUs at a time; None: they are not here yet."""
         if self.pipeline is None:
             return None
         try:
             model = select_model(self.pipeline).model
         except FoundryError:  # no such model
             return None
-        return weights_bytes(model.model, model.revision)
+        return weights_bytes(model.model, model.revision, largest_part=self.offload)
 
     @property
     def pipeline(self) -> DiffusersSettings | None:
@@ -148,7 +153,8 @@ class ImageServer(_Server):
         if self.model == "sketch":
             return None
         device = "auto" if self.gpus else "cpu"
-        return DiffusersSettings(model=self.model, registry=self.registry, device=device)
+        chosen = {"registry": self.registry, "device": device, "offload": self.offload}
+        return DiffusersSettings(model=self.model, **chosen)
 
 
 class CommandServer(_Server):

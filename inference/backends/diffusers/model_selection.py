@@ -18,19 +18,23 @@ _GEMINI_KEY = "GEMINI_API_KEY"
 
 @dataclass(frozen=True)
 class SelectedModel:
-    """A model, and its sampling parameters where a request sets none."""
+    """A model, and its sampling parameters where a request sets none.
+
+    `offload`: see `DiffusersSettings`.
+    """
 
     name: str
     model: GeneratorModel
     params: SamplingParams
     dtype: str
+    offload: bool = False
 
     @property
     def identity(self) -> str:
         """`name@revision-hash`, which changes whenever images may.
 
-        Device and batch are not part of it: they change pixels by rounding only. Never change the
-        keys of the hash.
+        Device, offloading and batch are not part of it: they change pixels by rounding only. Never
+        change the keys of the hash.
         """
         model, lora = self.model, self.model.lora
         hashed = model.model_dump(
@@ -63,7 +67,8 @@ def select_model(settings: DiffusersSettings) -> SelectedModel:
         )
     if settings.revision is not None:
         model = model.model_copy(update={"revision": settings.revision})
-    return SelectedModel(name, model, settings.over(model.defaults), settings.dtype)
+    params = settings.over(model.defaults)
+    return SelectedModel(name, model, params, settings.dtype, settings.offload)
 
 
 def _local_model(folder: Path, registry: Registry) -> GeneratorModel:

@@ -41,7 +41,7 @@ class PipelineRunner:
     def __init__(self, selected: SelectedModel, device: str, batch: int) -> None:
         name, model, self._max_batch = selected.name, selected.model, batch
         self._pipeline, self._lock = _load(
-            model.model_dump_json(), selected.identity, device, selected.dtype
+            model.model_dump_json(), selected.identity, device, selected.dtype, selected.offload
         )
         parameters = frozenset(signature(self._pipeline.__call__).parameters)
         self._arguments = PipelineArguments(name, model, parameters)
@@ -122,8 +122,8 @@ class PipelineRunner:
         if on_cpu or isinstance(error, torch.OutOfMemoryError | MemoryError):
             return ImageExceedsMemory(
                 f"{name}: an image of {spec.params.size or 'the size that it chooses'} does "
-                f"not fit into the memory of {self._pipeline.device} beside the weights; draw "
-                "smaller ones (`size`), or take a device with more memory"
+                f"not fit into the memory of {self._pipeline._execution_device} beside the "
+                "weights; draw smaller ones (`size`), or take a device with more memory"
             )
         return UnusableAnswerError(f"{name} cannot draw this: {first_line(error)}")
 
@@ -197,7 +197,7 @@ def diffusers_generator(settings: DiffusersSettings) -> Generator:
 
 @lru_cache(maxsize=1)
 def _load(
-    model_json: str, identity: str, device: str, dtype_name: str
+    model_json: str, identity: str, device: str, dtype_name: str, offload: bool
 ) -> tuple[Any, threading.Lock]:
     """A pipeline, and the lock that lets one thread at a time use it."""
     _load.cache_clear()  # free the weights of the last model first
@@ -205,7 +205,7 @@ def _load(
     model = GeneratorModel.model_validate_json(model_json)
     device, dtype = device_and_dtype(device, dtype_name)
     try:
-        return _pipeline(model, dtype).to(device), threading.Lock()
+        return _placed(_pipeline(model, dtype), device, offload), threading.Lock()
     except Exception as error:  # diffusers, safetensors and the hub raise errors of all kinds
         licence = f"; accept the licence of {model.model} on Hugging Face and set HF_TOKEN"
         raise BackendError(
@@ -228,6 +228,13 @@ def _pipeline(model: GeneratorModel, dtype: Any) -> Any:
         scheduler = pipeline.scheduler
         pipeline.scheduler = scheduler.from_config(scheduler.config, **lora.scheduler)
     return pipeline
+
+
+def _placed(pipeline: Any, device: str, offload: bool) -> Any:
+    if offload:
+        pipeline.enable_model_cpu_offload(device=device)
+        return pipeline
+    return pipeline.to(device)
 
 
 def _interrupter(is_cancelled: Callable[[], bool]) -> Callable[..., dict[str, Any]]:

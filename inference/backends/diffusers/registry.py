@@ -66,6 +66,11 @@ class DiffusersSettings(SamplingParams):
     gather_seconds: float = Field(
         0.05, ge=0, description="How long the first request of a batch waits for others"
     )
+    offload: bool = added_field(
+        False,
+        description="Parts of the pipeline wait in main memory until they compute: a GPU holds the "
+        "largest one only, and a batch takes some seconds more",
+    )
     canvas: Literal["white"] | None = Field(
         "white",
         description="Initial image for a model that only edits; null: it rejects prompts without "

@@ -66,6 +66,16 @@ def test_a_batch_too_large_for_the_memory_is_halved_permanently(selected):
     assert limited.batches[4:] == [2, 2]
 
 
+def test_parts_that_wait_elsewhere_draw_the_same_images(pipelines):
+    folder = pipelines("Flux2KleinPipeline")
+    chosen = [select(folder, offload=offload) for offload in (False, True)]
+    assert chosen[0].identity == chosen[1].identity
+    drawn = [PipelineRunner(each, "cpu", 4).draw(specs(each, 2)) for each in chosen]
+    assert [image.sha256 for image in drawn[0]] == [image.sha256 for image in drawn[1]]
+    runner = PipelineRunner(chosen[1], "cpu", 4)
+    assert len(runner._pipeline._all_hooks) == 3, "text encoder, transformer and decoder take turns"
+
+
 def test_an_image_that_exceeds_memory_does_not_affect_others(selected):
     runner = PipelineRunner(selected, "cpu", 4)
     # More than any address space.
