@@ -11,17 +11,20 @@ import os
 import dagster as dg
 
 from assets.core.foundry import SHARDS, FoundryResource
+from assets.core.node import NODES
+from assets.curation.targets import read_growth
 from assets.generations.assets import GENERATION_SET
 from assets.prompts.assets import shard_names
 from assets.prompts.pack_loader import load_pack
 from assets.rounds.plans import recorded_rounds
 from assets.trajectories.assets import SCORE_SET
 from inference.engine.hashing import content_digest
+from schemas.trajectories import SCORES
 
 from .improve import finished_rounds
 from .jobs import generate_stories, improve_agents, refresh_data
 from .retraining import MOST_RUNS
-from .stages import up_to_date_partitions
+from .stages import is_up_to_date, up_to_date_partitions
 
 INPUTS_TAG = "interleave/inputs"  # hash of what a scheduled run follows from
 
@@ -38,14 +41,30 @@ def grow_bank(
 
     Next is the first shard without scores, so a preview or a failed night leaves no gap behind: one
     that failed too often has to be run by hand before the bank grows again. While a run of it is
-    not finished, there is no second one.
+    not finished, there is no second one. Where the profile has `targets`, the bank grows until they
+    are met, or bank or budget are not enough for them.
     """
+    if reason := _stopped_growing(foundry, context.instance):
+        return dg.SkipReason(reason)
     scored = context.instance.get_materialized_partitions(dg.AssetKey(SCORE_SET.name))
     names = shard_names(load_pack(foundry.settings.pack).name, len(scored) + 1)
     shard = next(name for name in names if name not in scored)
     context.instance.add_dynamic_partitions(str(SHARDS.name), [shard])
     found = _request(context.instance, foundry, refresh_data.name, shard)
     return found if isinstance(found, dg.RunRequest) else dg.SkipReason(found)
+
+
+def _stopped_growing(foundry: FoundryResource, instance: dg.DagsterInstance) -> str | None:
+    """Why targets ask for no more shards now; None: they do, or there are none."""
+    names = list(foundry.settings.targets)
+    if not names or not foundry.home.lake.partitions(SCORES):
+        return None
+    if behind := [n for n in names if not is_up_to_date(NODES[n], foundry, instance)]:
+        return f"{', '.join(behind)}: not up to date with the bank, so what is missing is not known"
+    growth = read_growth(foundry, names)
+    if growth.is_met:
+        return f"targets are met: {growth.text}"
+    return growth.problem(foundry.shards)
 
 
 @dg.schedule(

@@ -42,7 +42,7 @@ def select_nodes(names: Sequence[str], profile: Profile) -> list[Node]:
     named = {name.removeprefix("+") for name in names}
     if unknown := sorted(named - set(known)):
         raise FoundryError(f"no asset named {', '.join(unknown)}; there are: {', '.join(known)}")
-    upstream = _upstream(name[1:] for name in names if name.startswith("+"))
+    upstream = upstream_of(name[1:] for name in names if name.startswith("+"))
     chosen = [
         node for node in nodes if node.name in named or (node in usual and node.name in upstream)
     ]
@@ -56,7 +56,7 @@ def select_nodes(names: Sequence[str], profile: Profile) -> list[Node]:
     return chosen
 
 
-def _upstream(names: Iterable[str]) -> set[str]:
+def upstream_of(names: Iterable[str]) -> set[str]:
     """Names of all nodes that these depend on, directly or not."""
     found: set[str] = set()
     queue = list(names)

@@ -29,7 +29,7 @@ from training.settings import TrainingSettings
 from warehouse import Home
 
 from ..benchmarks.settings import BenchmarksSettings
-from ..curation.settings import CurationSettings
+from ..curation.settings import OURS, CurationSettings, TargetName
 from ..evaluation.settings import EvaluationSettings
 from ..generations.settings import GenerationsSettings
 from ..prompts.settings import BankSettings, PromptsSettings
@@ -102,6 +102,11 @@ class Profile(Backends):
     limits: Limits = Field(Limits(), description="Concurrency, timeouts, retries")
     curation: CurationSettings = Field(
         CurationSettings(), description="Filter, split, balance, data sets"
+    )
+    targets: dict[TargetName, PositiveInt] = added_field(
+        {},
+        description="Rows that the training sets are to have, imports and rounds included: "
+        "`interleave run` makes shards until they do, at most as many as the size has",
     )
     evaluation: EvaluationSettings = Field(
         EvaluationSettings(), description="Held-out items, variants, intervals"
@@ -222,6 +227,16 @@ class Profile(Backends):
                 self.at_size(size)
             except ValidationError as error:
                 raise ValueError(first_problem(error, "size_changes", size)) from None
+        return self
+
+    @model_validator(mode="after")
+    def _targets_count_every_row_once(self) -> Self:
+        for name in self.targets if self.curation.exports.mix else ():
+            if getattr(self.curation.exports.mix, name).get(OURS) != 1:
+                raise ValueError(
+                    f"targets.{name}: curation.exports.mix.{name} has to have {OURS}: 1, since a "
+                    "target counts every row of the set once"
+                )
         return self
 
     @model_validator(mode="after")

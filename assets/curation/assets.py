@@ -1,9 +1,11 @@
 """Training sets made from scores: steps, critic and planner sets, sequences, and exports."""
 
+from collections.abc import Callable
 from typing import Any
 
 import dagster as dg
 import numpy as np
+import pyarrow as pa
 
 from inference.agent_prompts.templates import version_of
 from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
@@ -19,7 +21,9 @@ from .exports.publisher import FORMAT_VERSION, export_all
 from .planner_sets import build_planner_sft
 from .preference_pairs import build_critic_dpo
 from .sequences import build_sequences
+from .settings import BalanceSettings
 from .steps import StepsReport, build_steps
+from .targets import own_target, progress_metadata, reduce_to_target
 
 _TRAJECTORY_INPUTS = ("prompts", "plans", "trajectories", "reviews")
 _CRITIC_INPUTS = ("plans", "trajectories", "scores", "steps", "reviews")
@@ -30,6 +34,17 @@ def _agent_prompts(foundry: FoundryResource, _instance: dg.DagsterInstance) -> l
     critic, planner = foundry.settings.curation.critic, foundry.settings.curation.planner
     names = (critic.agent_prompt, planner.text_prompt, planner.interleaved_prompt)
     return [version_of(name) for name in names]
+
+
+def _set_inputs(name: str) -> Callable[[FoundryResource, dg.DagsterInstance], list[object]]:
+    """Versions of the agent prompts, and the rows that a target leaves to the set."""
+
+    def inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[object]:
+        target = own_target(foundry, name)
+        prompts = _agent_prompts(foundry, instance)
+        return [*prompts] if target is None else [*prompts, target]
+
+    return inputs
 
 
 def _export_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[object]:
@@ -59,12 +74,14 @@ CRITIC_SFT_SET = _set_node(
     description="Critic SFT samples, verdicts balanced per iteration.",
     tables=(CRITIC_SFT,),
     deps=_CRITIC_INPUTS,
+    inputs=_set_inputs(CRITIC_SFT.name),
 )
 CRITIC_RL_SET = _set_node(
     name="critic_rl",
     description="Critic RL prompts with their ground truth, verdicts balanced per iteration.",
     tables=(CRITIC_RL,),
     deps=_CRITIC_INPUTS,
+    inputs=_set_inputs(CRITIC_RL.name),
 )
 CRITIC_DPO_SET = _set_node(
     name="critic_dpo",
@@ -80,6 +97,7 @@ PLANNER_SFT_SET = _set_node(
     description="Plans from requests, plans continued from a cut, imported interleaved documents.",
     tables=(PLANNER_SFT,),
     deps=_TRAJECTORY_INPUTS,
+    inputs=_set_inputs(PLANNER_SFT.name),
     code_version="3",
 )
 SEQUENCE_SET = _set_node(
@@ -110,14 +128,16 @@ def steps(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Mat
 def critic_sft(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     rows, dropped, verdicts = build_critic_sft(foundry.home, foundry.settings.curation)
     metadata = _critic_metadata(foundry, dropped, verdicts)
-    return CRITIC_SFT_SET.record(context, foundry, {CRITIC_SFT: rows}, metadata)
+    balance = foundry.settings.curation.critic.balance_sft
+    return _record_set(CRITIC_SFT_SET, context, foundry, rows, metadata, balance)
 
 
 @dg.asset(**CRITIC_RL_SET.asset_args())
 def critic_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     rows, dropped, verdicts = build_critic_rl(foundry.home, foundry.settings.curation)
     metadata = _critic_metadata(foundry, dropped, verdicts)
-    return CRITIC_RL_SET.record(context, foundry, {CRITIC_RL: rows}, metadata)
+    balance = foundry.settings.curation.critic.balance_rl
+    return _record_set(CRITIC_RL_SET, context, foundry, rows, metadata, balance)
 
 
 @dg.asset(**CRITIC_DPO_SET.asset_args())
@@ -140,7 +160,7 @@ def planner_sft(
     rows, counts, unusable = build_planner_sft(foundry.home, foundry.settings.curation)
     quarantined = [{"document": name, "reason": reason} for name, reason in unusable[:20]]
     metadata = {"sources": counts, "set_aside": table_metadata(quarantined)}
-    return PLANNER_SFT_SET.record(context, foundry, {PLANNER_SFT: rows}, metadata)
+    return _record_set(PLANNER_SFT_SET, context, foundry, rows, metadata)
 
 
 @dg.asset(**SEQUENCE_SET.asset_args())
@@ -157,6 +177,24 @@ def exports(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
         metadata[card.name] = dg.MetadataValue.path(str(foundry.home.exports / card.name))
         metadata[f"{card.name}/card"] = dg.MetadataValue.md(card.markdown())
     return EXPORT_SET.describe(context, foundry, {}, metadata)
+
+
+def _record_set(
+    declared: Node,
+    context: dg.AssetExecutionContext,
+    foundry: FoundryResource,
+    rows: pa.RecordBatchReader,
+    metadata: dict[str, Any],
+    balance: BalanceSettings | None = None,
+) -> dg.MaterializeResult:
+    """`Node.record`, of a set that may have a target."""
+    (table,) = declared.tables
+    if table.name not in foundry.settings.targets:
+        return declared.record(context, foundry, {table: rows}, metadata)
+    reduced = reduce_to_target(foundry, table, rows, balance)
+    counts = declared.write(context, foundry, {table: reduced})
+    metadata |= progress_metadata(foundry, table.name)
+    return declared.describe(context, foundry, counts, metadata)
 
 
 def _steps_metadata(report: StepsReport) -> dict[str, Any]:

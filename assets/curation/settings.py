@@ -228,6 +228,9 @@ class MixSettings(ConfigModel):
         }
 
 
+TargetName = Literal["planner_sft", "critic_sft", "critic_rl"]
+
+
 class ExportSettings(ConfigModel):
     """Data sets in the formats of other tools."""
 

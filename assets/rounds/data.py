@@ -35,11 +35,12 @@ from ..curation.duckdb_session import duckdb_session
 from ..curation.exports.mixing import weighted
 from ..curation.exports.publisher import export_all
 from ..curation.planner_sets import build_planner_sft
+from ..curation.sampling import row_content
 from ..curation.settings import BalanceSettings, CurationSettings
 from ..curation.steps import build_steps
 from ..evaluation.graders import has_exact_grader
 from .plan_retries import right_plans
-from .plans import RoundPlan, recorded_rounds, round_home
+from .plans import RoundPlan, own_rows, recorded_rounds, round_home
 from .settings import RoundsSettings
 
 SETS = (PLANNER_SFT, CRITIC_SFT, CRITIC_RL)
@@ -54,7 +55,6 @@ _GOOD_PLANS = """
     )
 """
 _KEY = ("trajectory_id", "step_number", "iteration")
-_FIRST_IMAGES = ("images", "edited_image")
 Records = list[dict[str, Any]]
 
 
@@ -194,18 +194,6 @@ def older_rows(home: Home, number: int, table: Table) -> Iterator[dict[str, Any]
         if plan.number < number:
             own = own_rows(round_home(home, plan.number), table)
             yield from (row for row in own if not is_weight_copy(row))
-
-
-def own_rows(home: Home, table: Table) -> Records:
-    """The rows of a round's set that are not replayed, copies included."""
-    prompts = set(home.lake.read(PROMPTS, columns=["prompt_id"])["prompt_id"].to_pylist())
-    return [row for row in home.lake.read(table).to_pylist() if row["prompt_id"] in prompts]
-
-
-def row_content(row: dict[str, Any]) -> str:
-    """A hash of what a model reads and learns from a row of a set."""
-    images = [row.get(name) for name in _FIRST_IMAGES]
-    return stable_hash([each["content"] for each in row["messages"]], images)
 
 
 def is_weight_copy(row: dict[str, Any]) -> bool:

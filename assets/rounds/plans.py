@@ -11,6 +11,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from inference.backends.checkpoint.manifest import AgentRole
+from schemas import Table
+from schemas.prompts import PROMPTS
 from schemas.yaml_config import ConfigModel
 from warehouse import Home
 
@@ -86,6 +88,12 @@ def round_home(home: Home, number: int) -> Home:
     own = Home(home.local / "rounds" / f"{number:04}")
     own.images = home.images
     return own
+
+
+def own_rows(home: Home, table: Table) -> list[dict[str, Any]]:
+    """The rows of a round's set, by its home, that are not replayed, copies included."""
+    prompts = set(home.lake.read(PROMPTS, columns=["prompt_id"])["prompt_id"].to_pylist())
+    return [row for row in home.lake.read(table).to_pylist() if row["prompt_id"] in prompts]
 
 
 def _append(home: Home, content: Mapping[str, object]) -> None:

@@ -14,8 +14,9 @@ from schemas.rounds import ROUNDS, RoundDiversity, RoundRow
 from schemas.trajectories import ATTEMPTS, PLANS
 from warehouse import Home
 
-from .data import SETS, is_weight_copy, older_rows, own_rows, row_content
-from .plans import RoundPlan, recorded_rounds, round_home
+from ..curation.sampling import row_content
+from .data import SETS, is_weight_copy, older_rows
+from .plans import RoundPlan, own_rows, recorded_rounds, round_home
 from .settings import SafeguardSettings
 
 _WINDOW = 100  # texts of which distinct pairs of words are counted together

@@ -62,6 +62,7 @@ class Rehearsal:
         values.update({"sizes": {"rehearsal": 1}, "size_changes": {}, "on_gpus": {}})
         self._rewriter.set("bank", "shard_size", self.prompts, "size")
         values.pop("benchmarks", None)  # run only where they are selected
+        values.pop("targets", None)
         values["banks"] = dict.fromkeys(values["banks"], 1)
         if values["training"]:
             self._evaluation()

@@ -44,6 +44,16 @@ def stored_rows(
             yield from (part if where is None else part.filter(where)).to_pylist()
 
 
+def imported_count(home: Home, settings: CurationSettings, table: str) -> int:
+    """Imported rows that are mixed into a set, by their weights."""
+    count = 0
+    for name, weight in _weights(settings, table).items():
+        if name != OURS and home.lake.exists(IMPORTS, name):
+            rows = home.lake.read(IMPORTS, [name], ["row_id"]).to_pylist()
+            count += sum(1 for _ in weighted(iter(rows), weight))
+    return count
+
+
 def own_weight(settings: CurationSettings, table: str) -> float:
     """The weight of the set that was made here."""
     return _weights(settings, table).get(OURS, 0.0)

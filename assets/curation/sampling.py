@@ -1,0 +1,174 @@
+"""Reduces a training set to a number of rows: distinct, balanced, in the shares that it had.
+
+The rows of each iteration (critic) or source (planner), verdict and category are in proportion to
+those that there are, by the method of largest remainders; which ones they are is decided by a hash
+of the row's id, lowest first, originals before copies. So a bank that grows replaces only the rows
+that new ones with lower hashes take the place of.
+"""
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
+from typing import IO, Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from inference.engine.hashing import stable_hash
+
+from .settings import BalanceSettings
+
+_IMAGES = ("images", "origin_image", "edited_image")
+_COPY_KEY = ("trajectory_id", "step_number", "iteration")
+_CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Candidate(NamedTuple):
+    """A row that a set may have.
+
+    Args:
+        part: iteration of a critic's row, source of a planner's.
+        accepted: the verdict that a critic's row teaches.
+        copy: 0, or the number of a copy that balancing made.
+    """
+
+    row_id: str
+    part: int | str
+    accepted: bool | None
+    category: str
+    copy: int
+
+
+_Verdicts = dict[bool | None, list[Candidate]]
+
+
+def reduce_rows(
+    rows: pa.RecordBatchReader,
+    size: int,
+    categories: Mapping[str, str],
+    balance: BalanceSettings | None,
+) -> pa.RecordBatchReader:
+    """At most `size` of the rows of a training set, in their order.
+
+    Rows with the same content as an earlier one are left out, and with them what balance then lacks
+    of the other verdict. Rows are spooled to disk, since they are read twice.
+
+    Args:
+        categories: prompt -> its category.
+        balance: the settings that a critic's set was balanced by; None: a planner's set.
+    """
+
+    def selected() -> Iterator[pa.RecordBatch]:
+        with tempfile.TemporaryFile(prefix="interleave-") as spool:
+            _write(rows, spool)
+            chosen = choose_rows(_candidates(_batches(spool), categories), size, balance)
+            names = pa.array(sorted(chosen), pa.string())
+            for batch in _batches(spool):
+                yield batch.filter(pc.is_in(batch["row_id"], names))
+
+    return pa.RecordBatchReader.from_batches(rows.schema, selected())
+
+
+def choose_rows(
+    candidates: Iterable[Candidate], size: int, balance: BalanceSettings | None
+) -> set[str]:
+    """Ids of at most `size` rows; fewer where there are not so many balanced ones."""
+    parts: dict[int | str, _Verdicts] = {}
+    for each in candidates:
+        parts.setdefault(each.part, {}).setdefault(each.accepted, []).append(each)
+    room = {part: _room(verdicts, balance) for part, verdicts in parts.items()}
+    return {
+        row_id
+        for part, count in apportion(size, room).items()
+        for verdict, share in _by_verdict(parts[part], count, balance).items()
+        for row_id in _lowest(parts[part][verdict], share)
+    }
+
+
+def apportion(total: int, sizes: Mapping[Key, int]) -> dict[Key, int]:
+    """`total` (at most the sum of the sizes) in proportion to the sizes, by largest remainders."""
+    everything = sum(sizes.values())
+    total = min(total, everything)
+    exact = {key: divmod(total * size, everything) for key, size in sizes.items() if size}
+    parts = {key: whole for key, (whole, _) in exact.items()}
+    by_remainder = sorted(exact, key=lambda key: (-exact[key][1], str(key)))
+    for key in by_remainder[: total - sum(parts.values())]:
+        parts[key] += 1
+    return parts
+
+
+def row_content(row: Mapping[str, Any]) -> str:
+    """A hash of what a model reads and learns from a row of a set."""
+    texts = [message["content"] for message in row["messages"]]
+    return stable_hash(texts, [row.get(name) for name in _IMAGES])
+
+
+def _room(verdicts: _Verdicts, balance: BalanceSettings | None) -> int:
+    """Rows of an iteration or a source that a balanced set can have."""
+    sizes = [len(rows) for rows in verdicts.values()]
+    if balance is None or balance.mode == "none":
+        return sum(sizes)
+    if len(sizes) == 1:
+        return sizes[0] if balance.one_sided == "keep" else 0
+    return 2 * min(sizes)
+
+
+def _by_verdict(
+    verdicts: _Verdicts, count: int, balance: BalanceSettings | None
+) -> dict[bool | None, int]:
+    """Halves where verdicts are balanced; an odd row goes to the verdict that has more."""
+    sizes = {verdict: len(rows) for verdict, rows in verdicts.items()}
+    if balance is None or balance.mode == "none" or len(sizes) == 1:
+        return apportion(count, sizes)
+    more = max(sizes, key=lambda verdict: (sizes[verdict], verdict))
+    return {verdict: count // 2 + (verdict == more) * (count % 2) for verdict in sizes}
+
+
+def _lowest(rows: Sequence[Candidate], count: int) -> Iterator[str]:
+    by_category = defaultdict[str, list[Candidate]](list)
+    for row in rows:
+        by_category[row.category].append(row)
+    sizes = {category: len(own) for category, own in by_category.items()}
+    for category, share in apportion(count, sizes).items():
+        for row in nsmallest(share, by_category[category], key=_order):
+            yield row.row_id
+
+
+def _order(row: Candidate) -> tuple[int, str]:
+    return row.copy, stable_hash("target", row.row_id)
+
+
+def _candidates(
+    batches: Iterable[pa.RecordBatch], categories: Mapping[str, str]
+) -> Iterator[Candidate]:
+    """The rows whose content no earlier row has, and their copies by balancing."""
+    first: dict[str, object] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            copied = "copy_number" in row
+            origin = [row[name] for name in _COPY_KEY] if copied else row["row_id"]
+            if first.setdefault(row_content(row), origin) != origin:
+                continue
+            judged = row.get("evaluation")
+            yield Candidate(
+                row["row_id"],
+                row["iteration"] if "iteration" in row else row["source"],
+                judged["success"] if judged else row.get("accepted"),
+                categories.get(row["prompt_id"], ""),
+                row.get("copy_number", 0),
+            )
+
+
+def _write(rows: pa.RecordBatchReader, spool: IO[bytes]) -> None:
+    with pa.ipc.new_stream(spool, rows.schema, options=_CODEC) as writer:
+        for batch in rows:
+            writer.write_batch(batch)
+
+
+def _batches(spool: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    spool.seek(0)
+    return iter(pa.ipc.open_stream(spool))
