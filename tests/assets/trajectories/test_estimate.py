@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from assets.core.foundry import FoundryResource
-from assets.core.profile import FOLDER
+from assets.core.profile import FOLDER, load_profile
 from assets.trajectories.estimate import estimate, estimate_benchmark
 from inference.backends.providers.spending import SpendingFile
 from schemas.prompts import VOCABULARY_PROPOSALS
@@ -42,9 +42,23 @@ def test_models_never_called_are_assumed_and_priced(api):
     assert expected.disk_gb > 1
 
 
+PROFILES = [load_profile(path.stem) for path in sorted(FOLDER.glob("*.yaml"))]
+
+
+@pytest.mark.parametrize(
+    ("profile", "size"),
+    [(each.name, size) for each in PROFILES if each.budget for size in each.sizes],
+)
+def test_budgets_cover_estimates(tmp_path, monkeypatch, profile, size):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    foundry = FoundryResource(profile=profile, root=str(tmp_path / "home"), size=size)
+    budget = foundry.settings.budget
+    assert budget and 0 < estimate(foundry, foundry.shards).usd < budget.usd
+
+
 def test_model_without_a_price_has_no_cost(api, tmp_path):
-    content = yaml.safe_load((FOLDER / "api.yaml").read_text()) | {"prices": {}}
-    del content["budget"]
+    content = yaml.safe_load((FOLDER / "api.yaml").read_text())
+    content |= {"prices": {}, "budget": None, "size_changes": {}}
     path = tmp_path / "custom.yaml"
     path.write_text(yaml.safe_dump(content))
     foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
@@ -303,13 +317,13 @@ def test_images_on_gpus_of_ours_take_the_time_of_their_pipeline(tmp_path):
 
 def test_an_estimate_says_what_the_budget_does_not_cover(api, tmp_path):
     few, many = estimate(api, 1), estimate(api, 30)
-    assert few.budget == 100
-    assert many.missing_usd == many.usd - 100 > 0
+    assert few.budget == 200
+    assert many.missing_usd == many.usd - 200 > 0
     spent = SpendingFile.of(api.home)
     with spent.transaction() as connection:
         connection.execute("UPDATE spent SET usd = 60")
     again = estimate(api, 30)
-    assert (again.budget, again.missing_usd) == (40, pytest.approx(many.missing_usd + 60))
+    assert (again.budget, again.missing_usd) == (140, pytest.approx(many.missing_usd + 60))
     assert estimate(api, 0).missing_usd == 0
     assert estimate(FoundryResource(profile="sketch", root=api.root), 1).budget is None
 
