@@ -19,7 +19,9 @@ from inference.backends.checkpoint.promotions import RegistryEvent
 from schemas import StorageError
 from schemas.training import CHECKPOINTS, CheckpointRow, CheckpointStatus
 from warehouse import Home
+from warehouse.atomic import remove
 from warehouse.file_lock import exclusive_lock
+from warehouse.garbage import Garbage
 from warehouse.storage import safe_name
 
 RECORD = "training.json"  # results of its training, and the `files` of the folder
@@ -40,6 +42,21 @@ class CheckpointRegistry:
     def job_folder(self, name: str, version: str) -> Path:
         """The working folder of a trainer: its own checkpoints and logs, from which it resumes."""
         return self.folder(name, version, "training")
+
+    def collect_working_files(self, dry_run: bool = False) -> Iterator[Garbage]:
+        """Remove what trainers of published checkpoints resumed from, but no logs and journals: of
+        8 billion parameters some hundred GB. Without its checkpoint a training begins anew.
+        """
+        trainings = self.home.local.absolute() / "training"
+        for folder in sorted(trainings.glob("*/*")):
+            if not is_complete_folder(self.folder(folder.parent.name, folder.name)):
+                continue  # it may be resumed
+            entries = [*folder.glob("checkpoints/*"), *folder.glob("model*")]
+            for path in [each for each in entries if each.suffix != ".jsonl"]:
+                size = _own_bytes(path)
+                if not dry_run:
+                    remove(path)
+                yield Garbage("trainer's checkpoint", str(path), size)
 
     def is_complete(self, name: str, version: str) -> bool:
         """Whether a version is registered and its folder complete."""
@@ -161,6 +178,12 @@ class CheckpointRegistry:
     def _write(self, row: CheckpointRow) -> CheckpointRow:
         self.home.lake.write(CHECKPOINTS, [row], f"{row.name}-{row.version}")
         return row
+
+
+def _own_bytes(path: Path) -> int:
+    """Bytes that go with a file or folder: not those of files that a checkpoint links as well."""
+    stats = [each.lstat() for each in (path, *path.rglob("*")) if not each.is_dir()]
+    return sum(stat.st_size for stat in stats if stat.st_nlink == 1)
 
 
 def is_complete_folder(folder: Path) -> bool:

@@ -94,7 +94,10 @@ async def ensure_checkpoint(
         trained = await _train(context, foundry, recipe, manifest)
         _publish(folder, recipe, manifest, _prompts(foundry).values(), *trained)
     record = TrainingRecord.model_validate_json((folder / RECORD).read_bytes())
-    return registry.register(checkpoint_row(recipe.name, recipe.version, folder, record)), record
+    row = registry.register(checkpoint_row(recipe.name, recipe.version, folder, record))
+    if size := sum(garbage.bytes for garbage in registry.collect_working_files()):
+        context.log.info(f"checkpoints of finished trainings were removed: {size / 1e9:,.1f} GB")
+    return row, record
 
 
 def checkpoint_row(name: str, version: str, folder: Path, record: TrainingRecord) -> CheckpointRow:

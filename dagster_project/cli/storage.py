@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,12 +58,14 @@ def gc(
         typer.Option(help="Files that nothing refers to stay so long: days (7d) or hours (48h)."),
     ] = "7d",
 ) -> None:
-    """Remove images that nothing refers to, and responses beyond `service.retention`.
+    """Remove images that nothing refers to, responses beyond `service.retention`, and checkpoints
+    that trainers of published models left behind.
 
     Tables, journals, logs, stored responses, reviews, checkpoints and exports are searched for what
     they refer to.
     """
     from assets.core.profile import load_profile
+    from training.registry import CheckpointRegistry
     from warehouse import Home
     from warehouse.garbage import collect_garbage
 
@@ -70,7 +73,8 @@ def gc(
     _apply_retention(settings, lake, dry_run)
     counts: Counter[str] = Counter()
     size = 0
-    for garbage in collect_garbage(lake, seconds, dry_run):
+    left_behind = CheckpointRegistry(lake).collect_working_files(dry_run)
+    for garbage in chain(collect_garbage(lake, seconds, dry_run), left_behind):
         if dry_run:
             typer.echo(f"{garbage.kind}  {garbage.where}")
         counts[garbage.kind] += 1

@@ -1,6 +1,7 @@
 """The registry: which version is in use, after promotions, rejections, rollbacks and crashes."""
 
 import json
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -37,6 +38,25 @@ def statuses(registry):
 def test_a_trained_checkpoint_is_a_candidate(registry):
     assert statuses(registry) == {"a": "candidate", "b": "candidate", "c": "candidate"}
     assert registry.promoted(NAME) is None
+
+
+def test_what_trainers_of_published_checkpoints_resumed_from_is_garbage(registry):
+    published, running = (registry.job_folder(NAME, version) for version in ("a", "unpublished"))
+    for job in (published, running):
+        (job / "checkpoints" / "global_step_8").mkdir(parents=True)
+        (job / "checkpoints" / "global_step_8" / "optimizer.pt").write_bytes(bytes(1000))
+        (job / "checkpoints" / "trainer_log.jsonl").write_text("{}")
+        (job / "rollouts.jsonl").write_text("{}")
+        (job / "model").mkdir()
+    weights = registry.folder(NAME, "a") / MANIFEST_FILE
+    os.link(weights, published / "model" / MANIFEST_FILE)  # as published ones are
+    dry = list(registry.collect_working_files(dry_run=True))
+    assert sorted(each.bytes for each in dry) == [0, 1000]
+    assert list(registry.collect_working_files()) == dry
+    files = [path.name for path in published.rglob("*") if path.is_file()]
+    assert sorted(files) == ["rollouts.jsonl", "trainer_log.jsonl"] and weights.exists()
+    assert (running / "checkpoints" / "global_step_8" / "optimizer.pt").exists()
+    assert list(registry.collect_working_files()) == []
 
 
 def test_the_promoted_version_replaces_the_one_before(registry):
