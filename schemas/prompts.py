@@ -77,6 +77,11 @@ class PromptRow(Row):
         description="train; heldout (unseen templates and term combinations); "
         "heldout_category (unseen sub-categories)"
     )
+    input_image_texts: list[str] | None = Field(
+        None,
+        description="What the input images show that a template asks for; drawn once the shard has "
+        "trajectories or is evaluated. null: images that were given, or none",
+    )
 
 
 class PromptAuditRow(Row):
@@ -104,7 +109,13 @@ TEMPLATES = Table(
     "templates", TemplateRow, key=("pack", "template_id"), version=2, added=("composite",)
 )
 PROMPTS = Table(
-    "prompts", PromptRow, key=("prompt_id",), sharded=True, references=(_TO_CATEGORY, _TO_TEMPLATE)
+    "prompts",
+    PromptRow,
+    key=("prompt_id",),
+    version=2,
+    sharded=True,
+    references=(_TO_CATEGORY, _TO_TEMPLATE),
+    added=("input_image_texts",),
 )
 PROMPT_AUDITS = Table(
     "prompt_audits", PromptAuditRow, key=("prompt_id", "auditor"), references=(TO_PROMPT,)

@@ -5,6 +5,7 @@ With `prompts.expansion` in the profile, terms proposed by a model join the voca
 """
 
 import asyncio
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -21,13 +22,14 @@ from schemas.prompts import (
     VOCABULARY_PROPOSALS,
     PromptRow,
 )
-from schemas.trajectories import MODEL_CALLS
+from schemas.trajectories import MODEL_CALLS, ModelCallRow
 
 from ..core.foundry import SHARDS, FoundryResource
+from ..core.metadata import model_call_costs
 from ..core.node import Node
 from ..core.progress import progress_of
 from ..rounds.plans import recorded_rounds
-from . import bank, file_pack, metadata, user_requests
+from . import bank, file_pack, input_images, metadata, user_requests
 from .expansion import add_accepted_terms, expand_packs
 from .pack import Pack, pack_tables, shard_name
 from .pack_loader import load_pack
@@ -92,6 +94,8 @@ def _prompt_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> ob
         inputs.append([[plan.shards, plan.quotas.model_dump()] for plan in rounds])
     if foundry.settings.prompts.requests:
         inputs.append(user_requests.requests_digest(foundry.home))
+    if folder := foundry.settings.prompts.input_images:
+        inputs.append(input_images.folder_digest(folder))
     return inputs
 
 
@@ -162,9 +166,11 @@ PROMPT_BANK = Node(
     group="prompts",
     description="Distinct, balanced prompts in shards of about 100, with two held-out splits.",
     tables=(PROMPTS,),
+    ledger=(MODEL_CALLS,),
     deps=("taxonomy", "vocabulary", "templates", EXPANSION_NAME),
     sections=("pack", "banks", "bank"),
     inputs=_prompt_inputs,
+    pool="generator",
 )
 
 
@@ -176,12 +182,15 @@ def prompts(
     smallest = min(foundry.settings.sizes.values())
     register_shards(foundry, context.instance, max(config.shards, smallest))
     fingerprint = PROMPT_BANK.fingerprint(foundry, context.instance, None)
-    rows, details = _pack_prompts(context, foundry)
+    rows, calls, details = _pack_prompts(context, foundry)
     requests = user_requests.current_request_prompts(foundry, rows)
     user_requests.register_request_shards(foundry, context.instance, requests)
     rows += requests
     for shard, members in groupby(rows, key=lambda row: row.shard):
         foundry.home.lake.write(PROMPTS, members, shard)
+    if calls:
+        PROMPT_BANK.write(context, foundry, {MODEL_CALLS: calls})
+        details |= model_call_costs(calls)
     details |= metadata.request_metadata(requests)
     return PROMPT_BANK.describe(context, foundry, {PROMPTS.name: len(rows)}, details, fingerprint)
 
@@ -203,20 +212,31 @@ def _stretches(foundry: FoundryResource, pack: Pack) -> list[TrainStretch]:
 
 def _pack_prompts(
     context: dg.AssetExecutionContext, foundry: FoundryResource
-) -> tuple[list[PromptRow], dict[str, Any]]:
+) -> tuple[list[PromptRow], list[ModelCallRow], dict[str, Any]]:
+    """Prompts of every pack, the calls that drew pictures for them, and what to say of them."""
     rows: list[PromptRow] = []
+    calls: list[ModelCallRow] = []
     details: dict[str, Any] = {}
     packs, settings = load_expanded_packs(foundry), foundry.settings
     progress = progress_of(context)
     for done, pack in enumerate(packs):
         progress.update(done, len(packs), f"packs; now {pack.name}")
         shards = settings.banks.get(pack.name, 0)
-        if pack.name == packs[0].name:
-            shards = max(shards, trajectory_shards(foundry, context.instance))
+        run = trajectory_shards(foundry, context.instance) if pack.name == packs[0].name else 0
         file_pack.store_images(foundry.home, pack)
-        count = shards * settings.bank.shard_size
+        count = max(shards, run) * settings.bank.shard_size
         built = bank.open_bank(pack, settings.bank, count, _stretches(foundry, pack))
-        rows += built.prompts
         details |= metadata.bank_metadata(pack.name, built)
+        own = built.prompts
+        if run:
+            used = partial(_is_used, shard_name(pack.name, run - 1))
+            own, calls = input_images.add_input_images(foundry, pack.name, own, used, progress)
+        details |= metadata.input_image_metadata(pack.name, built.prompts, own)
+        rows += own
     progress.update(len(packs), len(packs), "packs")
-    return rows, details
+    return rows, calls, details
+
+
+def _is_used(last_shard: str, row: PromptRow) -> bool:
+    """Whether a prompt of the profile's pack is run, or may be evaluated."""
+    return row.split != "train" or row.shard <= last_shard

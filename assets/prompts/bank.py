@@ -14,6 +14,9 @@ Held-out prompts never share with training prompts
   and a share of all combinations, chosen by hash, is reserved for them;
 - a sub-category or a combination of terms (split `heldout_category`): sub-categories are marked in
   the pack. They use the templates of training, so that only the subject is new.
+
+Templates with input images take the place of a share of the prompts that the others make, so that
+with or without them the bank's other prompts are the same.
 """
 
 import itertools
@@ -108,9 +111,8 @@ class PromptBank:
         self._order = self._random().sample(list(pack.subcategories), len(pack.subcategories))
         self._options: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[TermChoice]] = {}
         self._rotations = {
-            (sub, heldout): self._rotation(sub, heldout)
-            for sub in self._order
-            for heldout in (False, True)
+            key: self._rotation(*key)
+            for key in itertools.product(self._order, (False, True), (False, True))
         }
         self._reserves = any(template.heldout for template in pack.templates.values())
         self._split_of: dict[tuple[str, ...], Split] = {}
@@ -124,7 +126,12 @@ class PromptBank:
         round_number, position = divmod(number, len(self._order))
         sub = next(self._due[stretch.start]) if stretch else self._order[position]
         split = "train" if stretch else self._split(sub, round_number, position)
-        if chosen := self._next_fill(sub, split, stretch):
+        chosen = self._next_fill(sub, split, stretch)
+        share = _fraction(self._settings.seed, "input images", number)
+        if chosen is None or share < self._settings.input_image_share:
+            due = chosen[0] if chosen else split
+            chosen = self._next_fill(sub, due, stretch, with_images=True) or chosen
+        if chosen:
             return self._row(number, sub, *chosen)
         banks = ", ".join(self._pack.subcategories[sub].banks)
         raise FoundryError(
@@ -137,11 +144,12 @@ class PromptBank:
         seed = "/".join(map(str, (self._settings.seed, self._pack.name, *parts)))
         return Random(sha256(seed.encode()).digest())
 
-    def _rotation(self, sub: str, heldout: bool) -> _TemplateRotation:
-        rng = self._random(sub, heldout)
+    def _rotation(self, sub: str, heldout: bool, with_images: bool) -> _TemplateRotation:
+        rng = self._random(sub, heldout, *(["input images"] if with_images else []))
         sequences: dict[bool, dict[str, Iterator[TemplateFill]]] = {False: {}, True: {}}
         for template_id, template in self._pack.templates.items():
-            if template.heldout == heldout and sub in self._pack.serves[template_id]:
+            marks = template.heldout, bool(template.input_images)
+            if marks == (heldout, with_images) and sub in self._pack.serves[template_id]:
                 options = {slot.key: self._choices(slot, sub, template) for slot in template.slots}
                 fills = fill_sequence(template_id, template, options, rng)
                 sequences[template.composite][template_id] = fills
@@ -179,12 +187,14 @@ class PromptBank:
         return "heldout" if after > before else "train"
 
     def _next_fill(
-        self, sub: str, split: Split, stretch: TrainStretch | None
+        self, sub: str, split: Split, stretch: TrainStretch | None, with_images: bool = False
     ) -> tuple[Split, TemplateFill] | None:
         """The next fill of a split, or of train where the held-out templates are used up."""
-        candidates: list[Split] = ["heldout", "train"] if split == "heldout" else [split]
+        candidates: list[Split] = [split]
+        if split == "heldout" and not with_images:
+            candidates.append("train")
         for candidate in candidates:
-            rotation = self._rotations[sub, candidate == "heldout"]
+            rotation = self._rotations[sub, candidate == "heldout", with_images]
             if fill := rotation.next_fill(partial(self._accepts, candidate), stretch):
                 return candidate, fill
         return None
@@ -206,9 +216,9 @@ class PromptBank:
 
     def _row(self, number: int, sub: str, split: Split, fill: TemplateFill) -> PromptRow:
         suffix = self._suffix(fill)
-        text = append_suffix(fill.text(), suffix.text)
+        text, images = append_suffix(fill.text(), suffix.text), fill.input_image_texts()
         return PromptRow(
-            prompt_id=prompt_id(self._pack.name, text),
+            prompt_id=prompt_id(self._pack.name, "\n".join([text, *images])),
             pack=self._pack.name,
             category=self._pack.category_of[sub],
             subcategory=sub,
@@ -219,6 +229,7 @@ class PromptBank:
             input_images=[],
             shard=shard_name(self._pack.name, number // self._settings.shard_size),
             split=split,
+            input_image_texts=images or None,
         )
 
     def _suffix(self, fill: TemplateFill) -> Suffix:

@@ -34,7 +34,8 @@ def _splits_disjoint(foundry: FoundryResource, _shard: str | None) -> Violations
 
 
 def _texts_distinct(foundry: FoundryResource, _shard: str | None) -> Violations:
-    return repeated_rows(foundry.home.lake.read(PROMPTS, columns=["pack", "text"]))
+    columns = ["pack", "text", "input_images", "input_image_texts"]
+    return repeated_rows(foundry.home.lake.read(PROMPTS, columns=columns))
 
 
 pack_checks = [
@@ -44,5 +45,5 @@ pack_checks = [
 prompts_checks = blocking_checks(
     PROMPT_BANK,
     splits_disjoint=("Nothing held out occurs in training", _splits_disjoint),
-    texts_distinct=("No two prompts of a pack have the same text", _texts_distinct),
+    texts_distinct=("No two prompts of a pack have the same text and pictures", _texts_distinct),
 )

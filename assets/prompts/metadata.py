@@ -45,6 +45,17 @@ def bank_metadata(pack: str, bank: PromptBank | FileBank) -> dict[str, Any]:
     }
 
 
+def input_image_metadata(
+    pack: str, rows: Sequence[PromptRow], drawn: Sequence[PromptRow]
+) -> dict[str, Any]:
+    """Prompts of a pack that come with pictures; `rows`: before those that were refused went."""
+    asked = sum(bool(row.input_image_texts) for row in rows)
+    if not asked:
+        return {}
+    counts = {"with pictures": asked, "refused": len(rows) - len(drawn)}
+    return {f"{pack}/input_images": counts}
+
+
 def request_metadata(prompts: Sequence[PromptRow]) -> dict[str, Any]:
     """Number and a sample of users' requests; empty if there are none."""
     if not prompts:

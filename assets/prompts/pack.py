@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, RootModel, model_validator
 
+from inference.agent_prompts.templates import IMAGE
 from schemas import Row, Table
 from schemas.prompts import (
     CATEGORIES,
@@ -80,12 +81,6 @@ def slots(text: str) -> list[TemplateSlot]:
 
 def _check_slots(text: str) -> str:
     parse(text)
-    return text
-
-
-def _require_slot(text: str) -> str:
-    if not slots(text):
-        raise ValueError("a template needs at least one {slot}")
     return text
 
 
@@ -193,7 +188,7 @@ class Taxonomy(ConfigModel):
 class Template(ConfigModel):
     """A prompt template."""
 
-    text: Annotated[Text, AfterValidator(_require_slot)] = Field(description="Text with {slots}")
+    text: Text = Field(description="Text with {slots}")
     only: list[Name] | None = Field(None, alias="for", min_length=1, description="Where it serves")
     but: list[Name] = Field(default_factory=list, alias="except", description="Where it does not")
     suffixes: bool = Field(True, description="Whether suffix variants may be added")
@@ -204,10 +199,22 @@ class Template(ConfigModel):
     without: tuple[str, ...] = added_field(
         (), description="Terms that make no sense in its slots: they never fill them"
     )
+    input_images: tuple[Text, ...] = added_field(
+        (), description="What the pictures show that come with it: one for each <image> of the text"
+    )
 
     @cached_property
     def slots(self) -> list[TemplateSlot]:
-        return slots(self.text)
+        return [slot for text in (self.text, *self.input_images) for slot in slots(text)]
+
+    @model_validator(mode="after")
+    def _has_slots_and_images(self) -> Self:
+        if not self.slots:
+            raise ValueError("a template needs at least one {slot}")
+        tags, images = self.text.count(IMAGE), len(self.input_images)
+        if tags != images:
+            raise ValueError(f"the text has {tags} {IMAGE}, `input_images` {images} texts")
+        return self
 
 
 class TemplateFile(ConfigModel):
@@ -223,7 +230,7 @@ def shard_name(pack: str, number: int) -> str:
 
 
 def prompt_id(pack: str, text: str) -> str:
-    """Id of a prompt: the pack and a hash of its text, and of its input images if it has any."""
+    """Id of a prompt: the pack and a hash of its text, with a line for each input image."""
     return f"{pack}-{sha256(text.encode()).hexdigest()[:12]}"
 
 

@@ -1,5 +1,6 @@
 """Settings of the prompt bank and its expansion."""
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -36,6 +37,11 @@ class BankSettings(ConfigModel):
         le=1,
         description="Share of its turns that a template for composite pictures (posters, comic "
         "strips) takes: other prompts need a picture for each step",
+    )
+    input_image_share: Share = added_field(
+        0.05,
+        description="Share of prompts that come with pictures, in sub-categories that have "
+        "templates for them",
     )
 
 
@@ -109,6 +115,11 @@ class PromptsSettings(ConfigModel):
     )
     quotas_by_failure: FailureQuotaSettings | None = added_field(
         None, description="Prompts of rounds follow the table `failures`; null: all in turn"
+    )
+    input_images: Path | None = added_field(
+        None,
+        description="Folder of pictures for prompts that come with some: one whose file name is "
+        "what the picture shows, or a part of it, is taken instead of drawing it",
     )
     audit: AuditSettings = added_field(
         AuditSettings(), description="The asset `prompt_audit`, which checks the bank"

@@ -84,6 +84,10 @@ class TemplateFill:
         text = _render(self.template.text, self.choices)
         return text[:1].upper() + text[1:]
 
+    def input_image_texts(self) -> list[str]:
+        """What each picture shows that comes with the prompt."""
+        return [_render(text, self.choices) for text in self.template.input_images]
+
     def content(self) -> Content:
         """Content words of the template and its terms, for `NearDuplicates`."""
         subject = frozenset[str]().union(*(choice.words for choice in self.choices.values()))

@@ -116,13 +116,38 @@ def test_rules_find_what_is_wrong():
             name for name in ("natural", "feasible", "several_images") if not getattr(row, name)
         ]
 
-    assert faults("Show the the moon.") == ["natural"]
-    assert faults("Show {entity}") == ["natural"]
-    assert faults("Show the rest from the existing steps.") == ["feasible"]
-    assert faults("Show the rest from the existing steps.", input_images=["a" * 64]) == []
+    assert faults("How does the the moon shine?") == ["natural"]
+    assert faults("How to draw {entity}") == ["natural"]
+    assert faults("How do I draw the rest from the existing steps.") == ["feasible"]
+    assert faults("How do I draw the rest from the existing steps.", input_images=["a" * 64]) == []
     assert faults("Draw a day on the farm as a comic strip") == ["several_images"]
     assert faults("How to make a poster?") == []
+    assert faults("Turn this photo <image> into a drawing, layer by layer") == ["feasible"]
+    assert faults("Turn this photo <image> into a drawing", input_image_texts=["a cat"]) == []
     assert not audit_by_rules(prompt, ["elsewhere"], []).in_category
+
+
+@pytest.mark.parametrize(
+    ("text", "several"),
+    [
+        ("Show a zebra crossing at dawn and describe what can be seen", False),
+        ("Show a globe in the style of a picture book and describe the picture", False),
+        ("Show a sea otter as it starts to search for food, and describe its behaviour", False),
+        ("Show a puffin waking up in the first snow, and describe the scene", False),
+        ("Show a coal miner who is about to take a break, and describe the face", False),
+        ("Show a jazz singer by a frozen lake and describe clothes and posture", False),
+        ("Paint a fjord after a thunderstorm", False),
+        ("Show a globe first in the style of a woodcut, then in the style of a comic", True),
+        ("Show three photos of a zebra crossing taken at dawn, and describe each", True),
+        ("Show how to build a sundial", True),
+        ("Draw a castle from simple shapes, adding one detail per picture", True),
+        ("How to build a sundial", True),
+    ],
+)
+def test_prompts_for_one_picture_are_found(text: str, several: bool):
+    (prompt,) = generate_bank(load_pack("sketchbook"), BankSettings(), 1)
+    row = audit_by_rules(prompt.model_copy(update={"text": text}), [], [])
+    assert row.several_images == several
 
 
 def test_the_rules_find_nothing_in_the_bank_but_composites():

@@ -37,14 +37,17 @@ def prompts(bank):
 
 def test_exactly_forty_thousand_distinct_prompts(prompts):
     assert len(prompts) == 40_000
-    assert len({prompt.text.lower() for prompt in prompts}) == 40_000
+    texts = {(p.text.lower(), *(p.input_image_texts or ())) for p in prompts}
+    assert len(texts) == 40_000
     assert len({prompt.prompt_id for prompt in prompts}) == 40_000
     assert PROMPTS.to_arrow(prompts).num_rows == 40_000
 
 
 def test_ids_are_pack_and_hash_of_the_text(prompts):
-    prompt = prompts[0]
-    assert prompt.prompt_id == f"interleave-{sha256(prompt.text.encode()).hexdigest()[:12]}"
+    with_images = next(prompt for prompt in prompts if prompt.input_image_texts)
+    for prompt in (prompts[0], with_images):
+        content = "\n".join([prompt.text, *(prompt.input_image_texts or ())])
+        assert prompt.prompt_id == f"interleave-{sha256(content.encode()).hexdigest()[:12]}"
 
 
 def test_balanced_over_all_subcategories(prompts, pack):
@@ -102,7 +105,7 @@ def test_suffixes_do_not_make_a_prompt_new(prompts, pack):
     suffixes = sorted((s.text for s in pack.taxonomy.suffixes if s.text), key=len)
     bare = set()
     for prompt in prompts:
-        text = prompt.text
+        text = prompt.text + "".join(prompt.input_image_texts or ())
         for suffix in suffixes:
             text = text.replace(suffix, "")
         bare.add(re.sub(r"\W", "", text.lower()))
@@ -114,7 +117,8 @@ def test_near_duplicates_are_left_out_and_counted(bank):
     groups = defaultdict(list)
     for prompt in bank.prompts:
         if prompt.suffix is None:
-            words = frozenset(re.findall(r"\w+", prompt.text.lower()))
+            shown = " ".join(prompt.input_image_texts or ())
+            words = frozenset(re.findall(r"\w+", f"{prompt.text} {shown}".lower()))
             groups[prompt.subcategory, prompt.template_id].append(words)
     same = sum(len(group) - len(set(group)) for group in groups.values())
     assert same == 0
@@ -160,9 +164,30 @@ def test_terms_that_make_no_sense_together_are_not_combined(prompts, pack):
         for term in terms
         for name in term.without
     }
-    assert ("find {solid:a} among everyday objects", "hexaflexagon") in apart
+    assert ("build {solid:a} from straws", "hexaflexagon") in apart
     together = {pair for p in prompts for pair in itertools.permutations(p.terms, 2)}
     assert not together & apart
+
+
+def test_prompts_with_input_images_take_the_place_of_others(pack, prompts):
+    count = 3000
+    others = generate_bank(pack, BankSettings(input_image_share=0), count)
+    assert not any(prompt.input_image_texts for prompt in others)
+    replaced = 0
+    for prompt, other in zip(prompts[:count], others, strict=True):
+        assert (prompt.subcategory, prompt.shard, prompt.split) == (
+            (other.subcategory, other.shard, other.split)
+        )
+        if prompt.input_image_texts:
+            assert prompt.text.count("<image>") == len(prompt.input_image_texts)
+            assert prompt.input_images == []  # they are drawn when the prompt is to be used
+            replaced += 1
+        elif not replaced:
+            assert prompt == other
+    kept = {prompt.prompt_id for prompt in prompts[:count]} & {o.prompt_id for o in others}
+    assert 0.01 < replaced / count < 0.04
+    assert len(kept) / (count - replaced) > 0.99
+    assert any(len(prompt.input_image_texts or ()) == 2 for prompt in prompts)
 
 
 def test_a_template_for_composite_pictures_takes_a_share_of_its_turns(tmp_path):
