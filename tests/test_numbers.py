@@ -83,6 +83,7 @@ def test_profile_paper_has_the_papers_numbers():
     assert names == ["gemini-3-pro-image-preview", "flux2-klein-9b"]
     assert paper.sizes["full"] * paper.bank.shard_size == 40_000
     assert paper.sizes["pilot"] * paper.bank.shard_size == 3_000
+    assert paper.targets == {"planner_sft": 80_000, "critic_sft": 112_000, "critic_rl": 13_000}
     assert (paper.loop.t_max, paper.loop.conditioning) == (5, "last")
     curation = paper.curation
     rules = {"negative_trend", "degradation", "persistent_low_quality"}

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 from schemas import Table
@@ -61,7 +61,7 @@ def grpo_load(foundry: FoundryResource, trajectories: int) -> GrpoLoad | None:
     version = LINEAGE[_CHECKPOINT](foundry).version
     if not trajectories and CheckpointRegistry(home).is_complete(_CHECKPOINT, version):
         return None
-    rows = rows_to_come(home, CRITIC_RL, trajectories, _ROWS_PER_TRAJECTORY)
+    rows = rows_to_come(foundry, CRITIC_RL, trajectories, _ROWS_PER_TRAJECTORY)
     dev = round(rows * settings.dev_share)
     steps = (rows - dev) // settings.batch
     steps = min(steps, settings.max_steps or steps)
@@ -83,15 +83,18 @@ def grpo_load(foundry: FoundryResource, trajectories: int) -> GrpoLoad | None:
     )
 
 
-def rows_to_come(home: Home, table: Table, trajectories: int, assumed: float) -> int:
-    """Rows of a set, with those of so many more trajectories, as many of each as there are now.
+def rows_to_come(foundry: FoundryResource, table: Table, trajectories: int, assumed: float) -> int:
+    """Rows of a set, with those of so many more trajectories, as many of each as there are now; no
+    more than its target.
 
     Args:
         assumed: rows of a trajectory where there are none yet.
     """
-    rows, finished = home.lake.rows(table), home.lake.rows(TRAJECTORIES)
+    lake = foundry.home.lake
+    rows, finished = lake.rows(table), lake.rows(TRAJECTORIES)
     ratio = rows / finished if rows and finished else assumed
-    return rows + round(trajectories * ratio)
+    most: float = dict(foundry.settings.targets).get(table.name, inf)
+    return round(min(rows + trajectories * ratio, most))
 
 
 def _drawn_share(home: Home, settings: GrpoSettings) -> tuple[float, int]:

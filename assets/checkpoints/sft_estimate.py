@@ -46,7 +46,7 @@ def sft_estimates(foundry: FoundryResource, trajectories: int) -> list[SftEstima
     for name, (table, assumed) in _SETS.items():
         registry, version = CheckpointRegistry(foundry.home), LINEAGE[f"{name}_checkpoint"](foundry)
         if trajectories or not registry.is_complete(f"{name}_checkpoint", version.version):
-            rows = rows_to_come(foundry.home, table, trajectories, assumed)
+            rows = rows_to_come(foundry, table, trajectories, assumed)
             estimates.append(_estimate(foundry, name, rows))
     return [each for each in estimates if each.steps]
 

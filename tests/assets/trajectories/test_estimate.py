@@ -56,6 +56,13 @@ def test_budgets_cover_estimates(tmp_path, monkeypatch, profile, size):
     assert budget and 0 < estimate(foundry, foundry.shards).usd < budget.usd
 
 
+def test_no_more_rows_are_trained_on_than_the_targets_say(tmp_path):
+    foundry = FoundryResource(profile="paper", root=str(tmp_path), size="targets")
+    expected = estimate(foundry, foundry.shards)
+    assert [training.rows for training in expected.sft] == [80_000, 112_000]
+    assert expected.grpo and expected.grpo.load.steps == 13_000 // 16
+
+
 def test_model_without_a_price_has_no_cost(api, tmp_path):
     content = yaml.safe_load((FOLDER / "api.yaml").read_text())
     content |= {"prices": {}, "budget": None, "size_changes": {}}
