@@ -69,10 +69,14 @@ class ModelSize:
 
     @property
     def activation_bytes(self) -> int:
-        """Of a token in training with gradient checkpointing: every layer's input, one layer's own
-        values, and the logits."""
-        blocks = _BLOCK_BYTES * (self.layers * self.width + self.map_width)
-        return blocks + _LOGIT_BYTES * self.vocabulary
+        """Of a token in training with gradient checkpointing: of the blocks, and the logits."""
+        return self.block_bytes + _LOGIT_BYTES * self.vocabulary
+
+    @property
+    def block_bytes(self) -> int:
+        """Of a token in training with gradient checkpointing: every layer's input, and one layer's
+        own values."""
+        return _BLOCK_BYTES * (self.layers * self.width + self.map_width)
 
     def adapter_parameters(self, rank: int) -> int:
         """Of LoRA on every linear map of the language model."""

@@ -179,18 +179,21 @@ def _sft_needs(name: str, settings: SftSettings, size: ModelSize | None) -> Stag
 
 
 def _grpo_needs(settings: GrpoSettings, size: ModelSize | None) -> StageNeeds:
-    """On GPUs, the more of an update, with all that is trained, and of rollouts, for which weights
-    and moments stay unless they are offloaded. With a divergence from the parent, that is offloaded
-    as well."""
+    """On GPUs, the most of an update, with all that is trained; of rollouts, for which weights and
+    moments stay unless they are offloaded; and of the hand-over of weights, which vLLM and the
+    trainer hold at that time. With a divergence from the parent, that is offloaded as well."""
     if size is None:
         return StageNeeds("critic_rl", settings.gpus, *[None] * 4)
     rank, longest = settings.lora_rank, settings.prompt_length + settings.response_length
     usual = _row_tokens("critic_rl", longest, settings.image_max_pixels)
     state = size.grpo_state_bytes(rank, settings.devices)
     tokens = settings.tokens_per_gpu or settings.pass_size * usual
-    update = state + tokens * size.activation_bytes
+    # Fused kernels, which adapters have, hold no logits.
+    update = state + tokens * (size.block_bytes if rank else size.activation_bytes)
     resting = 0.0 if settings.offload else state * GRPO_CHECKPOINT_BYTES / TRAINED_BYTES
     rollouts = resting + size.served_gpu_bytes(settings.rollout_gpus, longest)
+    weights = 4 * (size.parameters + size.adapter_parameters(rank)) / settings.devices
+    hand_over = max(weights, resting) + size.served_gpu_bytes(settings.rollout_gpus, 0)
     adapters = 2 * 4 * size.adapter_parameters(rank)
     checkpoint = 4 * size.parameters + adapters if rank else GRPO_CHECKPOINT_BYTES * size.parameters
     offloaded = size.grpo_state_bytes(rank) if settings.offload else 0.0
@@ -200,7 +203,7 @@ def _grpo_needs(settings: GrpoSettings, size: ModelSize | None) -> StageNeeds:
     return StageNeeds(
         "critic_rl",
         settings.gpus,
-        max(update, rollouts) + _GPU_EXTRA if settings.gpus else 0.0,
+        max(update, rollouts, hand_over) + _GPU_EXTRA if settings.gpus else 0.0,
         host if settings.gpus else _CPU_PROCESS["rl"] + update,
         (_GRPO_CHECKPOINTS + 1) * checkpoint,
         size.weights_bytes,
@@ -221,11 +224,11 @@ def _server_needs(profile: Profile, name: str, server: Server) -> StageNeeds:
             used = size.served_gpu_bytes(server.tensor_parallel or count, tokens)
             return StageNeeds(stage, count, used + _GPU_EXTRA, count * _PROCESS)
         case ImageServer(pipeline=DiffusersSettings() as pipeline):
-            weights = _pipeline_bytes(pipeline)
-            if weights is None:
+            weights, held = _pipeline_bytes(pipeline), _pipeline_bytes(pipeline, server.offload)
+            if weights is None or held is None:
                 return StageNeeds(stage, count, None, None)
             host = max(count, 1) * weights + _PROCESS  # each replica loads them there first
-            return StageNeeds(stage, count, weights + server.batch * _IMAGE if count else 0.0, host)
+            return StageNeeds(stage, count, held + server.batch * _IMAGE if count else 0.0, host)
         case ImageServer():
             return StageNeeds(stage)
     return StageNeeds(stage, count, None, None)
@@ -256,14 +259,15 @@ def _size_of(model: str, revision: str | None) -> ModelSize | None:
         return None
 
 
-def _pipeline_bytes(settings: DiffusersSettings) -> float | None:
+def _pipeline_bytes(settings: DiffusersSettings, largest_part: bool = False) -> float | None:
     try:
         model = select_model(settings).model
     except FoundryError:
         return None
-    if here := weights_bytes(model.model, model.revision):
+    if here := weights_bytes(model.model, model.revision, largest_part):
         return here
-    return 2 * sum(_PIPELINES[model.model]) if model.model in _PIPELINES else None
+    parts = _PIPELINES.get(model.model)
+    return parts and 2 * (max(parts) if largest_part else sum(parts))
 
 
 def _to_install(profile: Profile) -> Iterator[tuple[Purpose, Hardware]]:

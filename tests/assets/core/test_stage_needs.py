@@ -3,13 +3,17 @@
 import pytest
 import yaml
 
+from assets.core import profile as profile_module
 from assets.core.profile import FOLDER, load_profile
 from assets.core.stage_needs import disk_needed, drawing_seconds, needs_text, stage_needs
 from inference.backends.diffusers.registry import DiffusersSettings, load_registry
+from training.grpo.verl_options import ROLLOUT
 from training.model_size import KNOWN_SIZES
 
 GB = 1e9
-PARAMETERS = KNOWN_SIZES["Qwen/Qwen3-VL-8B-Instruct"].parameters
+MODEL = "Qwen/Qwen3-VL-8B-Instruct"
+PARAMETERS = KNOWN_SIZES[MODEL].parameters
+CARD = 81_559 * 2**20  # as nvidia-smi has an H100 of 80 GB
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +31,7 @@ def gpu_profile(tmp_path):
         content = yaml.safe_load((FOLDER / "paper.yaml").read_text())
         agents = {"kind": "agents", "model": "Qwen/Qwen3-VL-8B-Instruct", "gpus": 4}
         content["servers"]["agents"] = agents | {"tensor_parallel": 1}
+        content["servers"] |= changes.pop("servers", {})
         content["training"] |= changes
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"
         path.write_text(yaml.safe_dump(content))
@@ -58,6 +63,40 @@ def test_adapters_take_a_fraction(gpu_profile):
     assert lora["critic_sft"].gpus == 1 and lora["critic_sft"].gpu < 40 * GB
     assert lora["critic_sft"].working_disk < full["critic_sft"].working_disk / 50
     assert full["critic_sft"].gpu < 80 * GB
+
+
+@pytest.mark.parametrize("machine", [1, 2, 4, 8])
+def test_the_layouts_of_profile_gpu_fit_on_gpus_of_80_gb(machine, monkeypatch):
+    monkeypatch.setattr(profile_module, "gpus", lambda: machine)
+    load_profile.cache_clear()
+    profile = load_profile("gpu")
+    load_profile.cache_clear()
+    shares = {f"server {name}": server.memory for name, server in profile.servers.items()}
+    shares["critic_rl"] = profile.gpu_assignment.claim("rl", 1, machine).memory
+    for stage, need in by_stage(profile).items():
+        assert need.gpus <= machine and need.gpu <= shares.get(stage, 1) * CARD, stage
+    rollouts = profile.training.critic_rl.options.get(f"{ROLLOUT}.gpu_memory_utilization", 0.6)
+    assert rollouts <= shares["critic_rl"]
+
+
+def test_fused_kernels_of_adapters_hold_no_logits(gpu_profile):
+    """Else those of the longest sequences, in several copies, are most of what an update takes."""
+    lora = {"recipe": "lora", "tokens_per_gpu": 20_000}
+    logits = 12 * 151_936 * 20_000
+    assert by_stage(gpu_profile(critic_rl=lora))["critic_rl"].gpu < CARD < 40 * GB + 2 * logits
+    state = 4 * PARAMETERS + 16 * KNOWN_SIZES[MODEL].adapter_parameters(64)
+    hand_over = by_stage(gpu_profile(critic_rl={"recipe": "lora"}))["critic_rl"].gpu
+    assert state < hand_over < state + 2 * PARAMETERS + 3 * GB, "weights are there twice"
+
+
+def test_a_pipeline_whose_parts_wait_holds_the_largest_one(gpu_profile):
+    images = {"kind": "images", "model": "flux2-klein-9b", "gpus": [4, 5], "batch": 2}
+    plain, offloaded = (
+        by_stage(gpu_profile(servers={"images": images | changes}))["server images"]
+        for changes in ({}, {"offload": True})
+    )
+    assert plain.gpu - offloaded.gpu == pytest.approx(2 * 8.3 * GB)
+    assert plain.host == offloaded.host, "where all parts are loaded first"
 
 
 def test_offloading_moves_the_state_into_main_memory(gpu_profile):
