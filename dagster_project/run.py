@@ -17,6 +17,7 @@ import duckdb
 
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES, Node
+from assets.core.process_share import most_processes
 from assets.core.progress import progress_factory, reporting_to
 from assets.prompts.assets import load_packs, register_shards
 from assets.prompts.shard_size import check_shard_size
@@ -31,7 +32,7 @@ from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instan
 from .retraining import record_rows
 from .shard_progress import ShardProgress
 from .stages import is_up_to_date, select_nodes, stages_of, up_to_date_partitions
-from .workers import RelayedProgress, worker_processes
+from .workers import RelayedProgress, worker_number, worker_processes
 
 _THREADS = 4  # that read tables to find damage
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -62,7 +63,8 @@ def run_lineage(
     Args:
         announce: gets a line before anything is materialized.
         after_shards: called once new trajectories are in the lake, before anything is trained.
-        jobs: shards processed at the same time, each in a process of its own.
+        jobs: shards processed at the same time, each in a process of its own; they share the
+            profile's limits, and are as many as these allow at most.
         force: materialize also what is up to date; finished model calls are reused all the same.
         listings: gets what the tables' files were when the last stage was looked at.
 
@@ -160,7 +162,8 @@ def _run_partitions(
         _label(node, name) for name in partitions for node in nodes if node not in stale[name]
     ]
     work = [(changed, name) for name, changed in stale.items() if changed]
-    workers, progress = min(jobs, len(work)), ShardProgress(stage.foundry, nodes, len(work))
+    workers = min(jobs, len(work), most_processes(stage.foundry.settings) or jobs)
+    progress = ShardProgress(stage.foundry, nodes, len(work))
     failed = FailedPartitions(stage.announce)
     if workers < 2 or stage.in_this_process_only:
         for changed, name in work:
@@ -170,7 +173,9 @@ def _run_partitions(
     else:
         stage.announce(f"Materializing {len(work)} partitions, {workers} at a time")
         with worker_processes(workers, lambda _: NullProgress()) as pool:
-            running = {name: pool.submit(stage.in_worker(changed), name) for changed, name in work}
+            running = {
+                name: pool.submit(stage.in_worker(changed, workers), name) for changed, name in work
+            }
             try:
                 for name, future in running.items():
                     with failed.noted(name):
@@ -211,7 +216,7 @@ def _merged(results: Sequence[LineageResult]) -> LineageResult:
 
 
 def _run_in_worker(
-    fields: tuple[str, str, str], names: list[str], force: bool, partition: str | None
+    fields: tuple[str, str, str, int], names: list[str], force: bool, partition: str | None
 ) -> LineageResult:
     foundry, instance = _opened_in_worker(*fields)
     with reporting_to(RelayedProgress):
@@ -225,10 +230,12 @@ def _run_in_worker(
 
 @cache
 def _opened_in_worker(
-    profile: str, root: str, size: str
+    profile: str, root: str, size: str, processes: int
 ) -> tuple[FoundryResource, dg.DagsterInstance]:
     """Opened once in a worker process, for all of its partitions."""
-    foundry = FoundryResource(profile=profile, root=root, size=size)
+    foundry = FoundryResource(
+        profile=profile, root=root, size=size, processes=processes, process=worker_number()
+    )
     stack = ExitStack()
     instance = stack.enter_context(open_instance(foundry.home, foundry.settings.cluster))
     Finalize(stack, stack.close, exitpriority=0)  # processes of a pool do not run `atexit`
@@ -250,11 +257,17 @@ class _Stage:
         """A memory:// lake exists in one process."""
         return self.foundry.root.startswith("memory:")
 
-    def in_worker(self, nodes: Sequence[Node]) -> Callable[[str | None], LineageResult]:
-        """`run`, or `materialize` of a partition, for a worker process."""
+    def in_worker(
+        self, nodes: Sequence[Node], processes: int = 1
+    ) -> Callable[[str | None], LineageResult]:
+        """`run`, or `materialize` of a partition, for a worker process.
+
+        Args:
+            processes: that share the profile's limits.
+        """
         self.listings.clear()
         foundry = self.foundry
-        fields = (foundry.profile, foundry.root, foundry.chosen_size)
+        fields = (foundry.profile, foundry.root, foundry.chosen_size, processes)
         return partial(_run_in_worker, fields, [node.name for node in nodes], self.force)
 
     def run(self, nodes: Sequence[Node]) -> LineageResult:

@@ -18,6 +18,7 @@ from schemas import FoundryError
 
 _Reports = SimpleQueue[tuple[str, int, int, str] | None]  # label, done, total, note; None: the end
 _reports: _Reports | None = None  # in a worker
+_number = 0  # of a worker
 
 
 @contextmanager
@@ -32,7 +33,9 @@ def worker_processes(count: int, progress: ProgressFactory) -> Iterator[ProcessP
     try:
         with (
             _relay(spawn.SimpleQueue(), progress) as reports,
-            ProcessPoolExecutor(count, spawn, _initialize_worker, (reports,)) as pool,
+            ProcessPoolExecutor(
+                count, spawn, _initialize_worker, (reports, _numbers(spawn.SimpleQueue(), count))
+            ) as pool,
         ):
             try:
                 yield pool
@@ -45,6 +48,11 @@ def worker_processes(count: int, progress: ProgressFactory) -> Iterator[ProcessP
             "a worker process was killed, perhaps out of memory: nothing finished is lost, "
             "run again with fewer --jobs, or with `training: {side_by_side: false}`"
         ) from error
+
+
+def worker_number() -> int:
+    """Of this process among those of its pool, from 0."""
+    return _number
 
 
 class RelayedProgress:
@@ -77,8 +85,15 @@ def _forward(reports: _Reports, progress: ProgressFactory) -> None:
         listeners[label].update(done, total, note)
 
 
-def _initialize_worker(reports: _Reports) -> None:
+def _numbers(queue: SimpleQueue[int], count: int) -> SimpleQueue[int]:
+    """A number for each worker."""
+    for number in range(count):
+        queue.put(number)
+    return queue
+
+
+def _initialize_worker(reports: _Reports, numbers: SimpleQueue[int]) -> None:
     """Report progress to the parent, and end with it."""
-    global _reports
-    _reports = reports
+    global _reports, _number
+    _reports, _number = reports, numbers.get()
     leave_to_parent()

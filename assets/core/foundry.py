@@ -16,6 +16,7 @@ from training.settings import TrainingSettings
 from warehouse import Home
 
 from ..rounds.plans import rounds_of_shards
+from .process_share import share_of
 from .profile import Profile, load_profile
 
 SHARDS = dg.DynamicPartitionsDefinition(name="shards")
@@ -27,6 +28,8 @@ class FoundryResource(dg.ConfigurableResource):
     profile: str = Field(default="sketch", description="Profile name, or path of a YAML file")
     root: str = Field(default=".interleave", description="Folder or fsspec URL of the lake")
     size: str = Field(default="", description="A size of the profile; empty: that of the lake")
+    processes: int = Field(default=1, description="Processes that make shards and share its limits")
+    process: int = Field(default=0, description="Number of this one, from 0")
 
     @cached_property
     def home(self) -> Home:
@@ -36,7 +39,9 @@ class FoundryResource(dg.ConfigurableResource):
     def settings(self) -> Profile:
         """The profile, with what it changes at the size of this lake."""
         profile = load_profile(self.profile)
-        return profile.at_size(self.chosen_size) if profile.size_changes else profile
+        if profile.size_changes:
+            profile = profile.at_size(self.chosen_size)
+        return share_of(profile, self.process, self.processes) if self.processes > 1 else profile
 
     @cached_property
     def chosen_size(self) -> str:

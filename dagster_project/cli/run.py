@@ -30,7 +30,10 @@ def run(
         ),
     ] = "",
     jobs: Annotated[
-        int, typer.Option(min=1, help="Shards processed at the same time.")
+        int,
+        typer.Option(
+            min=1, help="Shards processed at the same time; they share the profile's limits."
+        ),
     ] = os.cpu_count() or 1,
     force: Annotated[
         bool,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
@@ -18,6 +19,7 @@ from schemas import FoundryError
 from schemas.prompts import PROMPTS, TEMPLATES
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES
 from tests.helpers.ticks import run_requests, schedule_tick
+from tests.inference.backends.providers.faulty_provider import KEY, FaultSchedule, provider
 from warehouse.views import refresh_views
 
 pytestmark = pytest.mark.slow
@@ -203,3 +205,23 @@ def test_a_shard_that_fails_for_good_holds_back_no_other(foundry, instance, jobs
     journal.unlink()
     run_lineage(foundry, instance, 2, ["plans"])
     assert foundry.home.lake.partitions(PLANS) == ["sketchbook-0000", "sketchbook-0001"]
+
+
+@pytest.mark.long
+def test_processes_share_the_calls_that_a_server_admits(tmp_path, profile, monkeypatch):
+    """Two processes, each of which has one of the two calls under way that it admits."""
+    monkeypatch.setenv("TEST_KEY", KEY)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    with provider(FaultSchedule(latency=0.7)) as server:
+        endpoint = {"url": f"{server.url}/v1", "key": "TEST_KEY", "concurrency": 2}
+        planner = {"endpoints": [endpoint], "planner": {"model": "m-1"}}
+        path = tmp_path / "served.yaml"
+        changes = {"base": profile, "roles": {"planner": "openai"}, "openai": planner}
+        path.write_text(yaml.safe_dump(changes | {"bank": {"shard_size": 6}}))
+        foundry = FoundryResource(profile=str(path), root=str(tmp_path / "served"))
+        lines: list[str] = []
+        with open_instance(foundry.home) as instance:
+            run_lineage(foundry, instance, 3, SHARD_STAGES[:6], lines.append, jobs=3)
+    assert server.max_active == 2
+    assert "Materializing 3 partitions, 2 at a time" in lines
+    assert len(foundry.home.lake.partitions(PLANS)) == 3
