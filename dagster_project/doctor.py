@@ -18,13 +18,14 @@ from assets.core.profile import PostgresSettings, Profile, load_profile
 from assets.core.stage_needs import StageNeeds, disk_needed, needs_text, stage_needs
 from inference.agent_prompts.templates import SUFFIX, version_of
 from inference.backends.health_check import PROVIDERS, check_endpoint
-from inference.backends.model_files import cached_file
+from inference.backends.model_files import cached_file, download_command
 from inference.backends.providers.settings import EndpointSettings, RemoteModel
 from inference.servers.ray_jobs import gpus_of_nodes
-from inference.servers.settings import ImageServer
+from inference.servers.settings import AgentServer, ImageServer
 from schemas import FoundryError
 from training.base_model.settings import BaseModelSettings
-from training.environments import Purpose, driver_cuda, gpu_bytes, gpus, pinned_cuda
+from training.environments import Purpose, driver_cuda, environment_of, gpu_bytes, gpus, pinned_cuda
+from training.serving.agents import missing_compilers
 from warehouse import Home
 
 _TIMEOUT_SECONDS = 5.0
@@ -131,9 +132,10 @@ def _editscore(profile: Profile) -> Iterator[Finding]:
         return
     settings = profile.editscore
     reasons = ", ".join(missing_requirements(settings))
-    remedy = "weights are downloaded for the first attempt, or by `hf download`"
-    fix = f"{reasons}; {remedy}" if reasons else None
-    yield Finding(f"scorer {settings.adapter or settings.model}", fix)
+    fix = f"{reasons}; weights are downloaded for the first attempt" if reasons else None
+    is_pinned = settings.adapter is None or settings.adapter_revision
+    note = "" if is_pinned else ", not pinned: name a commit in `editscore.adapter_revision`"
+    yield Finding(f"scorer {settings.adapter or settings.model}{note}", fix)
     yield _resolved("wording of editscore", lambda: prompt_texts(settings).origin)
 
 
@@ -228,20 +230,23 @@ def _generator(profile: Profile) -> Iterator[Finding]:
             yield Finding(f"generator {settings.model}", str(error))
             continue
         reasons = missing_requirements(choice.model, on_gpu=settings.device != "cpu")
-        remedy = "weights are downloaded for the first image, or by `hf download`"
-        fix = f"{', '.join(reasons)}; {remedy} {choice.model.model}" if reasons else None
+        parts = [part for part in (choice.model, choice.model.lora) if part]
+        commands = " and ".join(download_command(part.model, part.revision) for part in parts)
+        remedy = f"weights are downloaded for the first image, or by {commands}"
+        fix = f"{', '.join(reasons)}; {remedy}" if reasons else None
         yield Finding(f"generator {choice.identity}", fix)
 
 
 def _checkpoints(profile: Profile, home: Home) -> Iterator[Finding]:
-    from inference.backends.checkpoint.manifest import resolve
+    from inference.backends.checkpoint.manifest import is_unpinned, resolve
 
     for role in ("planner", "critic"):
         if getattr(profile.roles, role) != "checkpoint":
             continue
         reference = getattr(profile.checkpoint, role)
         find = partial(resolve, reference, role, home, download=False)
-        yield _resolved(f"{role} checkpoint: {reference}", find)
+        note = ", not pinned: name a commit as OWNER/NAME@COMMIT" * is_unpinned(reference)
+        yield _resolved(f"{role} checkpoint: {reference}{note}", find)
         prompts = profile.checkpoint.agent_prompts.items()
         yield from _prompt_files(role, {n: p for n, p in prompts if n.startswith(role)})
 
@@ -268,12 +273,22 @@ def _servers(profile: Profile) -> Iterator[Finding]:
         where = f"GPUs {', '.join(map(str, server.gpus))}" if server.gpus else "the CPU"
         what = f"server {name}: {server.title} on {where}, started by the first call"
         yield Finding(what, server_problem(server, gpus(), gpu_bytes()))
+    if any(isinstance(one, AgentServer) and one.gpus for one in profile.servers.values()):
+        yield _sampler()
     if profile.training and profile.training.launcher.kind == "local":
         needed = _gpus_needed(profile)
         if needed:
             what = f"GPUs: {gpus()} of {needed} for training"
             yield Finding(what, profile.gpu_assignment.training_problem(gpus()))
     yield from _driver()
+
+
+def _sampler() -> Finding:
+    """Of vLLM: FlashInfer's, which is compiled when it starts, or its own."""
+    missing = missing_compilers(environment_of("agents", "gpu") / "bin" / "python")
+    if missing:
+        return Finding(f"vLLM samples by itself: FlashInfer needs {' and '.join(missing)}")
+    return Finding("vLLM samples by FlashInfer, compiled by ninja and nvcc when it first starts")
 
 
 def _driver() -> Iterator[Finding]:
@@ -374,4 +389,5 @@ def _base_model(settings: BaseModelSettings) -> Finding:
     if cached_file(settings.model or "", settings.revision, "config.json"):
         return Finding(f"{what}, downloaded")
     token = "HF_TOKEN is set" if os.environ.get("HF_TOKEN") else "a gated model needs HF_TOKEN"
-    return Finding(what, f"not downloaded yet: `hf download {settings.model}` ({token})")
+    command = download_command(settings.model or "", settings.revision)
+    return Finding(what, f"not downloaded yet: {command} ({token})")

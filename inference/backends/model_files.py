@@ -35,6 +35,13 @@ def weights_revision(model: str, revision: str | None) -> str:
     return stable_hash([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
 
 
+def download_command(model: str, revision: str | None) -> str:
+    """The command that downloads a model, of a revision if one is given; with a note if not."""
+    if revision:
+        return f"`hf download {model} --revision {revision}`"
+    return f"`hf download {model}` (not pinned: the newest)"
+
+
 def cached_file(model: str, revision: str | None, file: str) -> Path | None:
     """A file of a local folder, or of the Hugging Face cache; None: it is not there."""
     folder = Path(model)

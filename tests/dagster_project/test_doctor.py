@@ -186,9 +186,12 @@ def test_an_ensemble_is_looked_at_member_by_member(home, tmp_path, monkeypatch):
     assert "ensemble of scorers: editscore (weight 2), openai (weight 1)" in named
     assert "scorer: m-2 at openai" in named
     assert fixes["key TEST_KEY"]
-    weights = fixes["scorer EditScore/EditScore-Qwen3-VL-8B-Instruct"]
-    assert "Qwen/Qwen3-VL-8B-Instruct not downloaded" in weights
-    assert "EditScore/EditScore-Qwen3-VL-8B-Instruct not downloaded" in weights
+    adapter, commit = "EditScore/EditScore-Qwen3-VL-8B-Instruct", "editscore.adapter_revision"
+    weights = fixes[f"scorer {adapter}, not pinned: name a commit in `{commit}`"]
+    revision = "0c351dd01ed87e9c1b53cbc748cba10e6187ff3b"
+    model = f"Qwen/Qwen3-VL-8B-Instruct --revision {revision}"
+    assert f"Qwen/Qwen3-VL-8B-Instruct not downloaded: `hf download {model}`" in weights
+    assert f"{adapter} not downloaded: `hf download {adapter}` (not pinned: the newest)" in weights
     assert "semantics.txt cannot be read" in fixes["wording of editscore"]
 
 
@@ -246,10 +249,41 @@ def test_a_stage_that_no_gpu_here_holds_is_said(home, tmp_path, nvidia):
     own = profile(tmp_path, training={"base_model": base, "planner_sft": {"recipe": "lora"}})
     stages = {found.what: found.fix for found in diagnose(own, home)}
     (what,) = (what for what in stages if what.startswith("planner_sft takes"))
-    assert "37 GB of a GPU" in what
+    assert "29 GB of a GPU" in what
     assert "it has 26 GB of a GPU here" in stages[what]
     (disk,) = (what for what in stages if what.startswith("disk: "))
     assert "for checkpoints of critic_sft" in disk
+
+
+def test_agents_without_a_commit_are_named_with_what_downloads_them(home, tmp_path):
+    roles = {"planner": "checkpoint", "critic": "checkpoint", "generator": "sketch"}
+    agents = {"planner": "nobody/planner", "critic": f"nobody/critic@{'0' * 40}"}
+    own = profile(tmp_path, roles=roles | {"scorer": "sketch"}, checkpoint=agents)
+    fixes = missing(own, home)
+    unpinned = "planner checkpoint: nobody/planner, not pinned: name a commit as OWNER/NAME@COMMIT"
+    assert fixes[unpinned].endswith("or `hf download nobody/planner` (not pinned: the newest)")
+    pinned = fixes[f"critic checkpoint: {agents['critic']}"]
+    assert pinned.endswith(f"or `hf download nobody/critic --revision {'0' * 40}`")
+
+
+def test_the_sampler_of_vllm_is_said(home, tmp_path, monkeypatch):
+    server = {"kind": "agents", "trained": "planner", "gpus": [0]}
+    own = profile(tmp_path, servers={"planner": server})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setenv("INTERLEAVE_ENVIRONMENTS", str(tmp_path))
+
+    def found() -> set[str]:
+        return {found.what for found in diagnose(own, home) if "vLLM" in found.what}
+
+    assert found() == {"vLLM samples by itself: FlashInfer needs ninja and nvcc"}
+    for path in (tmp_path / "ninja", tmp_path / "bin" / "nvcc"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#!/bin/sh")
+        path.chmod(0o755)
+    assert found() == {
+        "vLLM samples by FlashInfer, compiled by ninja and nvcc when it first starts"
+    }
 
 
 def test_servers_need_gpus_of_nodes(home, tmp_path, monkeypatch):

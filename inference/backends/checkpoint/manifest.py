@@ -17,7 +17,7 @@ from warehouse.storage import first_line
 
 from ...agent_prompts.templates import is_file, version_of
 from ...engine.hashing import stable_hash
-from ..model_files import weights_revision
+from ..model_files import download_command, weights_revision
 from .promotions import versions_in_use
 
 MANIFEST_FILE = "interleave.json"
@@ -31,6 +31,9 @@ _NONE: Mapping["PromptName", str] = MappingProxyType({})
 
 AgentRole = Literal["planner", "critic"]
 PromptName = Literal["critic", "planner_text", "planner_interleaved"]
+Answers = Literal["usual", "constrained", "sampled"]
+"""Usual: decoded as the checkpoint's manifest says; constrained: in the role's form, whatever the
+checkpoint has learned; sampled: at the temperature of its generation_config, else 1 as in GRPO."""
 
 # The checkpoints of a role, the one trained last in the pipeline first.
 _NAMES_BY_ROLE: dict[AgentRole, tuple[str, ...]] = {
@@ -198,6 +201,12 @@ def is_at_hub_alone(reference: str) -> bool:
     return match is not None and _cached(match["id"], match["revision"]) is None
 
 
+def is_unpinned(reference: str) -> bool:
+    """Whether a reference is an id at Hugging Face without a revision."""
+    match = _hub_id(reference)
+    return match is not None and match["revision"] is None
+
+
 def _hub_id(reference: str) -> re.Match[str] | None:
     is_folder = Path(reference).expanduser().is_dir()
     return None if is_folder else HUB_ID.fullmatch(reference)
@@ -218,7 +227,8 @@ def _snapshot(model: str, revision: str | None, download: bool) -> Path:
     if folder := _cached(model, revision):
         return folder
     if not download:
-        raise CheckpointError(f"{model} is not here yet; the first call downloads it")
+        command = download_command(model, revision)
+        raise CheckpointError(f"{model} is not here yet; the first call downloads it, or {command}")
     try:
         return Path(snapshot_download(model, revision=revision))
     except Exception as error:  # of huggingface_hub, its HTTP client, the disk

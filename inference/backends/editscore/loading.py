@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from schemas.yaml_config import ConfigModel
 from warehouse.storage import first_line
@@ -14,7 +14,14 @@ from warehouse.storage import first_line
 from ...roles import BackendError
 from ..checkpoint.encoding import PromptLayout, resize_to_pixels
 from ..checkpoint.model import BatchTokens, LoadedModel, load_encoder, load_weights
-from ..model_files import Device, DType, cached_file, device_and_dtype, missing_here
+from ..model_files import (
+    Device,
+    DType,
+    cached_file,
+    device_and_dtype,
+    download_command,
+    missing_here,
+)
 
 # Images come before the text; the variant on Qwen2.5-VL was trained with numbered images.
 _LAYOUTS = {
@@ -28,6 +35,8 @@ _LAYOUTS = {
 _ANY_SIZE = partial(resize_to_pixels, least=1, most=sys.maxsize)
 _MODEL_FILES = ("model.safetensors", "model.safetensors.index.json")
 _ADAPTER_FILE = "adapter_model.safetensors"
+# Of the default model. For its adapter no commit was found in public code: it is not pinned.
+_REVISION = "0c351dd01ed87e9c1b53cbc748cba10e6187ff3b"
 
 
 class EditScoreSettings(ConfigModel):
@@ -37,7 +46,11 @@ class EditScoreSettings(ConfigModel):
         "Qwen/Qwen3-VL-8B-Instruct",
         description="Qwen3-VL or Qwen2.5-VL: a Hugging Face id, or a folder",
     )
-    revision: str | None = Field(None, description="Commit, tag or branch of it; null: the newest")
+    revision: str | None = Field(
+        None,
+        description="Commit, tag or branch of it; null: of the default model a fixed commit, of "
+        "others the newest",
+    )
     adapter: str | None = Field(
         "EditScore/EditScore-Qwen3-VL-8B-Instruct",
         description="Its low-rank weights, likewise; null: they are merged into the model",
@@ -72,6 +85,12 @@ class EditScoreSettings(ConfigModel):
         0.02, ge=0, description="How long the first prompt of a batch waits for others"
     )
 
+    @model_validator(mode="after")
+    def _pin_default_model(self) -> "EditScoreSettings":
+        if self.revision is None and self.model == type(self).model_fields["model"].default:
+            object.__setattr__(self, "revision", _REVISION)
+        return self
+
 
 def missing_requirements(settings: EditScoreSettings) -> Iterator[str]:
     """Why it cannot be used on this machine, in a few words each; nothing: it can."""
@@ -79,9 +98,9 @@ def missing_requirements(settings: EditScoreSettings) -> Iterator[str]:
     packages = ["transformers", *(["peft"] if adapter else [])]
     yield from missing_here(packages, on_gpu=settings.device != "cpu")
     if not any(cached_file(model, settings.revision, file) for file in _MODEL_FILES):
-        yield f"{model} not downloaded"
+        yield f"{model} not downloaded: {download_command(model, settings.revision)}"
     if adapter and not cached_file(adapter, settings.adapter_revision, _ADAPTER_FILE):
-        yield f"{adapter} not downloaded"
+        yield f"{adapter} not downloaded: {download_command(adapter, settings.adapter_revision)}"
 
 
 def load(settings: EditScoreSettings, identity: str) -> LoadedModel:
