@@ -1,8 +1,9 @@
-"""Two real steps of verl with a tiny model: rewards, progress, merge, resumption, clean-up."""
+"""Real steps of verl with a tiny model: rewards, progress, a kill, resumption, merge, clean-up."""
 
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from inference.backends.factory import Backends
 from training.base_model.architecture import build_untrained
 from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import DEV_ROWS, GrpoSettings
+from training.grpo.verl_options import ACTOR
 from training.launch.jobs import Message, TrainerJob
 from training.rewards.rollouts import rollout_rows
 from warehouse import EncodedImage, Home, Journal
@@ -84,71 +86,94 @@ def job(tmp_path: Path, steps: int, **changes: object) -> TrainerJob:
     return grpo_job("critic_rl", tmp_path / "job", payload)
 
 
+def start(work: TrainerJob) -> subprocess.Popen[str]:
+    """A driver in a session of its own, as launchers start it."""
+    command = [sys.executable, "-m", work.module, str(work.write())]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=work.folder, start_new_session=True, **pipes)
+
+
 def drive(work: TrainerJob) -> list[Message]:
     """Messages of a driver that ran to its end."""
-    done = subprocess.run(
-        [sys.executable, "-m", work.module, str(work.write())],
-        capture_output=True,
-        text=True,
-        cwd=work.folder,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return [Message.model_validate(json.loads(line)) for line in lines]
+    driver = start(work)
+    output, errors = driver.communicate()
+    assert driver.returncode == 0, output + errors
+    return messages_in(output.splitlines())
+
+
+def kill_after_first_step(work: TrainerJob) -> None:
+    """Kill a driver when its first step, with a checkpoint, is done; all its processes end."""
+    driver = start(work)
+    assert driver.stdout and driver.stderr
+    assert any(steps_of(messages_in([line])) for line in driver.stdout), driver.stderr.read()
+    driver.kill()
+    driver.wait()
+    deadline = time.monotonic() + 30
+    while processes_of(work.folder) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not processes_of(work.folder)
+
+
+def messages_in(lines: list[str]) -> list[Message]:
+    return [Message.model_validate_json(line) for line in lines if line.startswith("{")]
+
+
+def read_json(lines: Path) -> list[dict]:
+    return [json.loads(line) for line in lines.read_text().splitlines()]
 
 
 def steps_of(messages: list[Message]) -> list[int]:
     return [m.progress.step for m in messages if m.progress]
 
 
+def tensors(folder: Path) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in load_file(folder / WEIGHTS).items()}
+
+
 @pytest.mark.long
-def test_trains_evaluates_merges_resumes_and_stops_early(tmp_path):
+def test_adapters_survive_a_kill_are_evaluated_stopped_early_and_merged(tmp_path):
     """The answers of a model that is not trained are malformed: no evaluation has a reward."""
     export(tmp_path / "export", Home(tmp_path / "home"))
     build_untrained(tmp_path / "parent")
     changes = {"dev_share": 0.25, "patience": 1, "parent_share": 0.5}
-    folder = tmp_path / "job"
-    first = drive(job(tmp_path, steps=1, **changes))
-    assert steps_of(first) == [1]
-    model = first[-1].finished.model
+    changes |= {"lora_rank": 4, "tokens_per_gpu": 1024, "kl": 1e-3}
+    # As on GPUs: FSDP computes in half precision, and the old log-probabilities are the trainer's.
+    changes["options"] = {
+        f"{ACTOR}.fsdp_config.mixed_precision.param_dtype": "bf16",
+        "algorithm.rollout_correction.bypass_mode": False,
+    }
+    changes["reward"] = {"generators": ["sketch"]}
+    work = job(tmp_path, steps=8, **changes)
+    kill_after_first_step(work)
+    folder, checkpoints = work.folder, work.folder / "checkpoints"
+    (checkpoints / "global_step_9" / "actor").mkdir(parents=True)  # half-written
+    (folder / "critic_rl.parquet").unlink()
+
+    messages = drive(work)
+    model, metrics = messages[-1].finished.model, messages[-1].finished.metrics
+    steps, resumed = steps_of(messages), read_json(folder / "metrics-2.jsonl")[0]["step"]
+    assert steps[0] == 1 < resumed <= steps[-1] == metrics["steps"]
+    assert metrics["best_step"] == 1 and 2 <= metrics["steps"] < 8 and metrics["dev_reward"] == 0
+    assert tensors(model) == tensors(tmp_path / "parent") and not (model / "lora_adapter").exists()
     names = {path.name for path in model.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
     assert names & {"preprocessor_config.json", "processor_config.json"}
-    assert drive(job(tmp_path, 1, **changes)) == first  # finished: it is not trained again
 
     dev = pq.read_metadata(folder / DEV_ROWS).num_rows
     rollouts = Journal(folder / "rollouts.jsonl").records()
-    assert Counter(each.get("dev", False) for each in rollouts) == {False: 4, True: dev}
-    assert len(rollout_rows(folder / "rollouts.jsonl")) == 4
-    assert first[0].progress.extra["dev_reward"] == 0 == first[-1].finished.metrics["dev_reward"]
-    (events,) = (folder / "tensorboard").glob("events.out.tfevents.*")
-    curves = events.read_bytes()
+    counts = Counter((row["row"]["step"], row.get("dev", False)) for row in rollouts)
+    assert (counts[1, False], counts[1, True]) == (4, dev)
+    assert len(rollout_rows(folder / "rollouts.jsonl")) == 4 * len(steps)  # none twice
+    curves = b"".join(path.read_bytes() for path in (folder / "tensorboard").glob("events.out.*"))
     assert b"actor/pg_loss" in curves and VERLS_DEV_REWARD in curves
+    assert "Using Torch backend for fused kernels" in (folder / "verl.log").read_text()
 
-    torn = folder / "checkpoints" / "global_step_2" / "actor"
-    torn.mkdir(parents=True)
-    before = (model / WEIGHTS).read_bytes()
-    model.rename(tmp_path / "first-model")
-    (folder / "critic_rl.parquet").unlink()
-    again = drive(job(tmp_path, steps=8, **changes))
-    metrics = again[-1].finished.metrics
-    assert steps_of(again)[:2] == [1, 2]
-    assert (folder / "checkpoints" / "global_step_2.broken").is_dir()
-    assert metrics["best_step"] == 1 and 2 <= metrics["steps"] < 8
-    assert (again[-1].finished.model / WEIGHTS).read_bytes() == before
-
-    assert not [p for p in psutil.process_iter() if _belongs_to(p, tmp_path)]
+    assert drive(work) == messages  # finished: it is not trained again
+    assert not processes_of(tmp_path)
 
 
-@pytest.mark.nightly
-def test_adapters_are_trained_with_dynamic_batches_and_merged(tmp_path):
-    export(tmp_path / "export", Home(tmp_path / "home"))
-    build_untrained(tmp_path / "parent")
-    changes = {"lora_rank": 4, "tokens_per_gpu": 1024, "kl": 1e-3, "learning_rate": 0.01}
-    changes["reward"] = {"generators": ["sketch"]}
-    model = drive(job(tmp_path, 1, **changes))[-1].finished.model
-    parent, trained = (load_file(folder / WEIGHTS) for folder in (tmp_path / "parent", model))
-    assert parent.keys() == trained.keys() and not (model / "lora_adapter").exists()
+def processes_of(folder: Path) -> list[psutil.Process]:
+    return [process for process in psutil.process_iter() if _belongs_to(process, folder)]
 
 
 def _belongs_to(process: psutil.Process, folder: Path) -> bool:
