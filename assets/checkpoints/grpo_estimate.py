@@ -93,7 +93,7 @@ def rows_to_come(foundry: FoundryResource, table: Table, trajectories: int, assu
     lake = foundry.home.lake
     rows, finished = lake.rows(table), lake.rows(TRAJECTORIES)
     ratio = rows / finished if rows and finished else assumed
-    most: float = dict(foundry.settings.targets).get(table.name, inf)
+    most = {str(name): rows for name, rows in foundry.settings.targets.items()}.get(table.name, inf)
     return round(min(rows + trajectories * ratio, most))
 
 
