@@ -19,8 +19,11 @@ from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES, Node
 from assets.core.process_share import most_processes
 from assets.core.progress import progress_factory, reporting_to
-from assets.prompts.assets import load_packs, register_shards
+from assets.curation.targets import read_growth, targets_of
+from assets.prompts.assets import load_packs, register_shards, shard_names
+from assets.prompts.pack_loader import load_pack
 from assets.prompts.shard_size import check_shard_size
+from inference.engine.forecast import MIN_SHARDS
 from inference.engine.progress import NullProgress
 from schemas import FoundryError, StorageError
 from warehouse.lake import Listings
@@ -31,7 +34,14 @@ from .failed_partitions import FailedPartitions
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
 from .retraining import record_rows
 from .shard_progress import ShardProgress
-from .stages import is_up_to_date, select_nodes, stages_of, up_to_date_partitions
+from .stages import (
+    Stages,
+    is_up_to_date,
+    select_nodes,
+    stages_of,
+    up_to_date_partitions,
+    upstream_of,
+)
 from .workers import RelayedProgress, worker_number, worker_processes
 
 _THREADS = 4  # that read tables to find damage
@@ -60,6 +70,9 @@ def run_lineage(
     """Bring the selected nodes (default: all) up to date, for the first `shards` shards and all
     that are partitions already.
 
+    Where the profile has `targets` and their sets are among the nodes, it begins with a few shards
+    and makes more until they have their sizes.
+
     Args:
         announce: gets a line before anything is materialized.
         after_shards: called once new trajectories are in the lake, before anything is trained.
@@ -70,11 +83,14 @@ def run_lineage(
 
     Raises:
         FoundryError: an unknown node, a bank with shards of another size, a failed blocking check,
-            or an asset's own failure.
+            an asset's own failure, or targets that bank or budget are not enough for.
     """
     stages = stages_of(select_nodes(select, foundry.settings))
     check_shard_size(foundry, load_packs(foundry))
-    register_shards(foundry, instance, shards)
+    targets = _selected_targets(foundry, stages)
+    # Of a size that nobody has named no more are made than sets ask for.
+    few = bool(targets or (foundry.settings.targets and not foundry.size))
+    register_shards(foundry, instance, min(shards, MIN_SHARDS) if few else shards)
     stage = _Stage(foundry, instance, announce, force, {} if listings is None else listings)
     if stages.agents:
         _prepare_environments(foundry)
@@ -84,6 +100,7 @@ def run_lineage(
         results.append(_run_partitions(stage, stages.shards, names, jobs))
         if results[-1].materialized:
             after_shards()
+        results += _grow(stage, stages, targets, shards, jobs)
     results += [stage.run(stages.aggregates), stage.run(stages.base)]
     if stages.agents:
         record_rows(foundry)
@@ -124,6 +141,49 @@ def _run_own_partitions(stage: "_Stage", nodes: Sequence[Node], jobs: int) -> li
         names = node.partitions.register(stage.foundry, stage.instance) if node.partitions else []
         results.append(_run_partitions(stage, [node], names, jobs))
     return results
+
+
+def _selected_targets(foundry: FoundryResource, stages: Stages) -> list[str]:
+    """Sets with targets that are made together with the shards that they come from."""
+    names = [node.name for node in stages.aggregates] if stages.shards else []
+    return [name for name in names if name in targets_of(foundry)]
+
+
+def _grow(
+    stage: "_Stage", stages: Stages, targets: Sequence[str], most: int, jobs: int
+) -> list[LineageResult]:
+    """More shards, `most` in all, until the named sets have the sizes of the profile's targets.
+
+    Each batch is no larger than what the sets surely need yet, so that few shards are made in vain.
+
+    Raises:
+        FoundryError: at the largest size, once bank or budget are not enough for them.
+    """
+    foundry, instance = stage.foundry, stage.instance
+    needed = {*targets, *upstream_of(targets)}
+    sets = [node for node in stages.aggregates if node.name in needed]
+    is_largest = most >= max(foundry.settings.sizes.values())
+    results = []
+    while targets:
+        results.append(stage.run(sets))
+        growth = read_growth(foundry, targets)
+        stage.announce(f"Targets: {growth.text}")
+        if is_largest and (problem := growth.problem(most)):
+            raise FoundryError(f"stopped before the targets are met: {problem}")
+        if growth.is_met or growth.made >= most:
+            break
+        new = _next_shards(foundry, instance, growth.batch(most))
+        instance.add_dynamic_partitions(str(SHARDS.name), new)
+        results.append(stage.run(stages.bank))
+        results.append(_run_partitions(stage, stages.shards, new, jobs))
+    return results
+
+
+def _next_shards(foundry: FoundryResource, instance: dg.DagsterInstance, count: int) -> list[str]:
+    """The first `count` shards of the profile's pack that are no partitions yet."""
+    known = set(instance.get_dynamic_partitions(str(SHARDS.name)))
+    names = shard_names(load_pack(foundry.settings.pack).name, len(known) + count)
+    return [name for name in names if name not in known][:count]
 
 
 def _prepare_environments(foundry: FoundryResource) -> None:
@@ -209,10 +269,10 @@ def _train(stage: "_Stage", agents: list[list[Node]]) -> LineageResult:
 
 
 def _merged(results: Sequence[LineageResult]) -> LineageResult:
-    return LineageResult(
-        [label for result in results for label in result.materialized],
-        [label for result in results for label in result.reused],
-    )
+    """Each label once: a set that grows is looked at several times."""
+    materialized = dict.fromkeys(label for result in results for label in result.materialized)
+    reused = dict.fromkeys(label for result in results for label in result.reused)
+    return LineageResult([*materialized], [label for label in reused if label not in materialized])
 
 
 def _run_in_worker(

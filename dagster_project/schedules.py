@@ -12,7 +12,7 @@ import dagster as dg
 
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
-from assets.curation.targets import read_growth
+from assets.curation.targets import read_growth, targets_of
 from assets.generations.assets import GENERATION_SET
 from assets.prompts.assets import shard_names
 from assets.prompts.pack_loader import load_pack
@@ -56,7 +56,7 @@ def grow_bank(
 
 def _stopped_growing(foundry: FoundryResource, instance: dg.DagsterInstance) -> str | None:
     """Why targets ask for no more shards now; None: they do, or there are none."""
-    names = list(foundry.settings.targets)
+    names = list(targets_of(foundry))
     if not names or not foundry.home.lake.partitions(SCORES):
         return None
     if behind := [n for n in names if not is_up_to_date(NODES[n], foundry, instance)]:

@@ -45,10 +45,14 @@ class FoundryResource(dg.ConfigurableResource):
 
     @cached_property
     def chosen_size(self) -> str:
-        """The size that was named, else the one that the lake has reached."""
+        """The size that was named, else the largest one where `targets` say how large the bank
+        becomes, else the one that the lake has reached."""
         if self.size:
             return self.size
-        return load_profile(self.profile).size_of(len(self.home.lake.partitions(TRAJECTORIES)))
+        profile = load_profile(self.profile)
+        if profile.targets:
+            return max(profile.sizes, key=profile.sizes.__getitem__)
+        return profile.size_of(len(self.home.lake.partitions(TRAJECTORIES)))
 
     @property
     def shards(self) -> int:

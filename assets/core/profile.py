@@ -2,9 +2,10 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
+    BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
     PositiveFloat,
@@ -37,6 +38,8 @@ from ..rounds.settings import RoundsSettings
 from .gpu_assignment import GpuAssignment
 from .notification_settings import NotificationSettings
 
+# null: none, where another profile, by `base`, has some
+Targets = Annotated[dict[TargetName, PositiveInt], BeforeValidator(lambda value: value or {})]
 FOLDER = Path(__file__).parents[2] / "profiles"
 
 
@@ -103,7 +106,7 @@ class Profile(Backends):
     curation: CurationSettings = Field(
         CurationSettings(), description="Filter, split, balance, data sets"
     )
-    targets: dict[TargetName, PositiveInt] = added_field(
+    targets: Targets = added_field(
         {},
         description="Rows that the training sets are to have, imports and rounds included: "
         "`interleave run` makes shards until they do, at most as many as the size has",

@@ -23,7 +23,7 @@ from .preference_pairs import build_critic_dpo
 from .sequences import build_sequences
 from .settings import BalanceSettings
 from .steps import StepsReport, build_steps
-from .targets import own_target, progress_metadata, reduce_to_target
+from .targets import own_target, progress_metadata, reduce_to_target, targets_of
 
 _TRAJECTORY_INPUTS = ("prompts", "plans", "trajectories", "reviews")
 _CRITIC_INPUTS = ("plans", "trajectories", "scores", "steps", "reviews")
@@ -189,7 +189,7 @@ def _record_set(
 ) -> dg.MaterializeResult:
     """`Node.record`, of a set that may have a target."""
     (table,) = declared.tables
-    if table.name not in foundry.settings.targets:
+    if table.name not in targets_of(foundry):
         return declared.record(context, foundry, {table: rows}, metadata)
     reduced = reduce_to_target(foundry, table, rows, balance)
     counts = declared.write(context, foundry, {table: reduced})

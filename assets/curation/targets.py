@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from inference.backends.factory import PROVIDERS
 from inference.backends.providers.spending import SpendingFile
 from inference.engine.forecast import LEVEL, MIN_SHARDS, Interval, Measured, predict_sum, usd_range
 from schemas import TABLES, FoundryError, Table
@@ -176,13 +177,18 @@ class Growth:
         return f"{raised} would do, or targets of {', '.join(reached)}"
 
 
+def targets_of(foundry: FoundryResource) -> dict[str, int]:
+    """Rows by set; those without a target are left out."""
+    return {str(name): rows for name, rows in foundry.settings.targets.items()}
+
+
 def own_target(foundry: FoundryResource, name: str) -> int | None:
     """Rows that the lineage's set is to have; None: it has no target.
 
     Raises:
         FoundryError: imports and rounds have more than the target.
     """
-    target = _targets(foundry).get(name)
+    target = targets_of(foundry).get(name)
     if target is None:
         return None
     others = sum(_elsewhere(foundry, TABLES[name]).values())
@@ -257,15 +263,11 @@ def _progress(foundry: FoundryResource, name: str, shards: Sequence[str]) -> Set
         by_category[category] += rows
     return SetProgress(
         name,
-        _targets(foundry)[name],
+        targets_of(foundry)[name],
         tuple(by_shard[shard] for shard in shards),
         dict(by_category),
         _elsewhere(foundry, TABLES[name]),
     )
-
-
-def _targets(foundry: FoundryResource) -> dict[str, int]:
-    return {str(name): rows for name, rows in foundry.settings.targets.items()}
 
 
 def _elsewhere(foundry: FoundryResource, table: Table) -> dict[str, int]:
@@ -284,13 +286,16 @@ def _round_count(home: Home, table: Table) -> int:
 
 
 def _usd(foundry: FoundryResource, shards: Interval, waiting: int) -> Interval | None:
-    """What the shards cost that are not made yet."""
-    models = loop_model_names(foundry.without_keys())
+    """What the shards cost that are not made yet, by the models of providers."""
+    names = loop_model_names(foundry.without_keys())
+    models = {name for name in names if name.partition("/")[0] in PROVIDERS}
 
     def predict(count: float) -> Interval | None:
         prompts = math.ceil(max(count - waiting, 0)) * foundry.settings.bank.shard_size
         return ledger_forecast(foundry.home, models, prompts).forecast.usd
 
+    if not models:
+        return None
     low, expected, high = map(predict, shards)
     if low is None or expected is None or high is None:
         return None
@@ -300,4 +305,6 @@ def _usd(foundry: FoundryResource, shards: Interval, waiting: int) -> Interval |
 def _range(interval: Interval) -> str:
     if interval.high >= _MOST_SHARDS:
         return f"at least {interval.low:,.0f}"
+    if interval.low == interval.high:
+        return f"{interval.low:,.0f}"
     return f"{interval.low:,.0f} to {interval.high:,.0f}"

@@ -44,7 +44,7 @@ GeneratorBinding = Annotated[  # told apart by their types, so that an error is 
     Annotated[GeneratorBackend, Tag("backend")] | Annotated[GeneratorMix, Tag("mix")],
     Discriminator(lambda value: "mix" if isinstance(value, dict) else "backend"),
 ]
-_PROVIDERS = ("openai", "gemini", "images")
+PROVIDERS = ("openai", "gemini", "images")
 
 
 class RoleBindings(ConfigModel):
@@ -199,7 +199,7 @@ class Backends(ConfigModel):
 
     def _models(self) -> Iterator[tuple[str, Role, RemoteModel]]:
         """Provider, role and model, also where `roles` names another backend."""
-        for backend in _PROVIDERS:
+        for backend in PROVIDERS:
             for role in LOOP_ROLES:
                 if model := getattr(getattr(self, backend), role, None):
                     yield backend, role, model
