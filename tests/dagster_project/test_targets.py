@@ -19,8 +19,9 @@ from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from inference.backends.providers.spending import SpendingFile
 from schemas import TABLES, FoundryError
-from schemas.imports import IMPORTS, ImportedRow
+from schemas.imports import IMPORTS
 from schemas.trajectories import SCORES
+from tests.assets.curation.curated_world import imported_row
 from tests.dagster_project.conftest import TINY_PROFILE
 from tests.helpers.ticks import schedule_tick
 from tests.inference.backends.providers.faulty_provider import FAULTS, KEY, FaultSchedule, provider
@@ -99,14 +100,6 @@ def rows(home):
     return {name: home.lake.rows(TABLES[name]) for name in TARGETS}
 
 
-def imported(number):
-    row = {"row_id": f"theirs:{number}", "name": "theirs", "kind": "planner_sft", "number": number}
-    empty = dict.fromkeys(("origin_prompt", "rewritten_prompt", "evaluation"))
-    origin = {"source": "a file", "file_sha256": "0" * 64, "licence": "MIT"}
-    turns = [{"role": "user", "content": str(number)}, {"role": "assistant", "content": "a plan"}]
-    return ImportedRow.model_validate({**row, **empty, **origin, "messages": turns, "images": []})
-
-
 @pytest.fixture
 def met(sampled, tmp_path):
     """The sample's shard, and targets that it is enough for together with an import."""
@@ -116,7 +109,7 @@ def met(sampled, tmp_path):
     targets = {"planner_sft": 27, "critic_sft": 14, "critic_rl": 6}
     path = tmp_path / "targets.yaml"
     path.write_text(yaml.safe_dump({**values, "sizes": {"all": 1}, "targets": targets}))
-    sampled.home.lake.write(IMPORTS, [imported(n) for n in range(8)], "theirs")
+    sampled.home.lake.write(IMPORTS, [imported_row(n) for n in range(8)], "theirs")
     return FoundryResource(profile=str(path), root=sampled.root)
 
 

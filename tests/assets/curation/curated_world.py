@@ -6,6 +6,7 @@ import pyarrow as pa
 from PIL import Image
 
 from schemas import Row, Table
+from schemas.imports import ImportedRow
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import (
     ATTEMPTS,
@@ -143,3 +144,12 @@ class World:
 def records(rows: pa.Table | pa.RecordBatchReader) -> list[dict]:
     table = rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows
     return table.to_pylist()
+
+
+def imported_row(number: int) -> ImportedRow:
+    """A plan of the import `theirs`."""
+    row = {"row_id": f"theirs:{number}", "name": "theirs", "kind": "planner_sft", "number": number}
+    empty = dict.fromkeys(("origin_prompt", "rewritten_prompt", "evaluation"))
+    origin = {"source": "a file", "file_sha256": "0" * 64, "licence": "MIT"}
+    turns = [{"role": "user", "content": str(number)}, {"role": "assistant", "content": "a plan"}]
+    return ImportedRow.model_validate({**row, **empty, **origin, "messages": turns, "images": []})

@@ -1,11 +1,24 @@
 """What the bank takes to meet targets: shards and USD as intervals, and when they will not do."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
+import yaml
 
-from assets.curation.targets import Growth, SetProgress
+from assets.core.foundry import FoundryResource
+from assets.core.profile import load_profile
+from assets.curation.targets import Growth, SetProgress, own_target
+from assets.prompts.bank import generate_bank
+from assets.prompts.pack_loader import load_pack
+from assets.prompts.settings import BankSettings
+from assets.rounds.plans import RoundPlan, record_plan, round_home
 from inference.engine.forecast import Interval
+from schemas import FoundryError
+from schemas.curation import PLANNER_SFT, PlannerSftRow
+from schemas.imports import IMPORTS
+from schemas.prompts import PROMPTS
+from tests.assets.curation.curated_world import imported_row
 
 EVEN = (20, 22, 18, 21, 19)  # rows of five shards
 
@@ -72,3 +85,69 @@ def test_a_budget_that_is_too_small_stops_before_it_is_spent():
 @pytest.mark.parametrize(("by_shard", "target"), [((), 10), (EVEN, 140)])
 def test_no_shards_are_made_while_enough_wait_for_reviews(by_shard, target):
     assert "wait for reviews" in growth(target, by_shard, waiting=6).problem(most=100)
+
+
+@pytest.fixture
+def profile(tmp_path):
+    def write(**values):
+        path = tmp_path / "targets.yaml"
+        path.write_text(yaml.safe_dump({"base": "sketch", **values}))
+        return str(path)
+
+    return write
+
+
+def planner_row(number):
+    fields = {"source": "plan", "plan_id": None, "trajectory_id": None, "cut": 0, "images": []}
+    ids = {"row_id": f"row-{number}", "prompt_id": f"prompt-{number}"}
+    return PlannerSftRow.model_validate(
+        {**ids, **fields, "messages": [], "agent_prompt_version": "planner-text@1"}
+    )
+
+
+def test_rows_that_a_round_made_are_counted_and_those_that_it_repeats_are_not(home, profile):
+    record_plan(
+        home,
+        RoundPlan(
+            number=1,
+            pack="sketchbook",
+            first_shard=120,
+            shards=("sketchbook-0120",),
+            planner="p",
+            critic="c",
+            began_at=datetime.now(UTC),
+        ),
+    )
+    own = round_home(home, 1)
+    prompts = generate_bank(load_pack("sketchbook"), BankSettings(), 2)
+    named = [row.model_copy(update={"prompt_id": f"prompt-{n}"}) for n, row in enumerate(prompts)]
+    own.lake.write(PROMPTS, named, prompts[0].shard)
+    own.lake.write(PLANNER_SFT, [planner_row(number) for number in range(5)])
+    foundry = FoundryResource(profile=profile(targets={"planner_sft": 10}), root=str(home.root))
+    assert own_target(foundry, "planner_sft") == 8
+    assert own_target(foundry, "critic_sft") is None
+
+
+def test_imports_alone_may_not_be_more_than_a_target(home, profile):
+    mix = {"planner_sft": {"ours": 1, "theirs": 2}}
+    path = profile(targets={"planner_sft": 5}, curation={"exports": {"mix": mix}})
+    rows = [imported_row(number) for number in range(3)]
+    home.lake.write(IMPORTS, rows, "theirs")
+    with pytest.raises(FoundryError, match=r"5 rows, but imports and rounds alone have 6"):
+        own_target(FoundryResource(profile=path, root=str(home.root)), "planner_sft")
+
+
+def test_a_target_counts_every_row_once(profile):
+    mix = {"planner_sft": {"ours": 0.5, "theirs": 1}}
+    path = profile(targets={"planner_sft": 5}, curation={"exports": {"mix": mix}})
+    with pytest.raises(FoundryError, match=r"targets.planner_sft: .* has to have ours: 1"):
+        load_profile(path)
+
+
+def test_a_profile_may_have_none_of_the_targets_of_its_base(profile, tmp_path):
+    base = profile(targets={"planner_sft": 5})
+    path = tmp_path / "without.yaml"
+    path.write_text(yaml.safe_dump({"base": base, "targets": None}))
+    assert load_profile(str(path)).targets == {}
+    foundry = FoundryResource(profile=base, root=str(tmp_path / "home"))
+    assert foundry.chosen_size == "full", "the largest size, where none is named"
