@@ -59,7 +59,7 @@ def main() -> None:
     home = Path(sys.argv[1] if len(sys.argv) > 1 else ".interleave").resolve()
     folder = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs" / "images"
     folder.mkdir(parents=True, exist_ok=True)
-    with dagster_ui(home, Path("sketch")) as url, chromium(1900, 1500, scale=1.25) as page:
+    with dagster_ui(home, Path("sketch")) as url, chromium(1900, 2500, scale=1.25) as page:
         photograph_lineage(page, url, folder / "lineage.png")
         photograph_asset(page, url, folder / "asset.png")
     with interleave_serve(home) as url, chromium(WIDTH, 1300, scale=1.25) as page:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +18,6 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SCRIPT = ROOT / "docs" / "screenshots.py"
 IMAGES = {path.name for path in (ROOT / "docs" / "images").iterdir()}
 HOURS = {"ablation.png", "rounds.png"}  # drawn where those assets were materialized
-DATA = (
-    "taxonomy,vocabulary_expansion,vocabulary,templates,prompts,plans,trajectories,scores,"
-    "reviews,steps,critic_sft,critic_rl,planner_sft,sequences,exports"
-)
 
 
 def links(page):
@@ -83,20 +80,18 @@ def test_the_index_lists_every_page():
 
 
 @pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.nightly
+@pytest.mark.long
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install Debian's `chromium`")
-def test_the_script_takes_all_pictures(tmp_path):
-    home, images = tmp_path / "home", tmp_path / "images"
-    run = ["-m", "dagster_project.cli.app", "run", "--home", str(home), "--select", DATA]
-    for command in (run, [str(SCRIPT), str(home), str(images)]):
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+def test_the_script_takes_all_pictures(trained_folder, tmp_path):
+    shutil.copytree(trained_folder, tmp_path, dirs_exist_ok=True)
+    images = tmp_path / "images"
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), ".interleave", str(images)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "INTERLEAVE_PROFILE": "small.yaml"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     assert {path.name for path in images.iterdir()} == IMAGES - HOURS

@@ -26,7 +26,6 @@ from tests.helpers.command import interleave
 from warehouse import Home
 
 PROFILES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
-SAME_MODELS = ("cluster", "containers", "sketch-rounds")  # as another profile, elsewhere or fewer
 GENERATORS = FOLDER.parent / "docs" / "generators.md"
 GENERATOR_EXAMPLES = re.findall(r"```yaml\n(.*?)```", GENERATORS.read_text(), re.DOTALL)
 ANSWERS = [
@@ -191,8 +190,8 @@ def command_of(process):
         return ""
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", [name for name in PROFILES if name not in SAME_MODELS])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["gpu", "paper"])
 def test_rehearsals_end_in_an_answered_request(name, tmp_path, capsys, monkeypatch):
     for variable in ("GEMINI_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
