@@ -59,13 +59,39 @@ def prepare(profile: str, home: Home, options: EvaluateOptions) -> FoundryResour
     if (options.answers is None) != (options.system is None):
         raise FoundryError("another system's answers need --answers FOLDER and --system NAME")
     settings = _settings(load_profile(profile), options)
+    values = _profile_values(profile) | {"benchmarks": settings.model_dump(mode="json")}
+    return FoundryResource(profile=_stored(values, home), root=home.root)
+
+
+def profile_of_ablation(profile: str, home: Home, benchmark: str) -> str:
+    """The profile whose ablation is measured on a benchmark, kept as a file in the home.
+
+    Raises:
+        FoundryError: the profile cannot be read, or names neither files nor a judge for it.
+    """
+    settings = _settings(load_profile(profile), EvaluateOptions([benchmark]))
+    values = _profile_values(profile)
+    sections = values.setdefault("evaluation", {}) or {}
+    sections["ablation"] = {**(sections.get("ablation") or {}), "benchmark": benchmark}
+    values |= {"evaluation": sections, "benchmarks": settings.model_dump(mode="json")}
+    changed = _stored(values, home)
+    BenchmarkRuns.of(FoundryResource(profile=changed, root=home.root).without_keys()).run_of(
+        benchmark, ""
+    )
+    return changed
+
+
+def _profile_values(profile: str) -> dict[str, Any]:
     path = Path(profile) if profile.endswith((".yaml", ".yml")) else FOLDER / f"{profile}.yaml"
-    values = yaml.safe_load(path.read_text("utf-8"))
-    values["benchmarks"] = settings.model_dump(mode="json")
+    values: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    return values
+
+
+def _stored(values: dict[str, Any], home: Home) -> str:
     name = f"{values['name']}-{stable_hash(values)[:8]}.yaml"
     changed = home.local / "benchmarks" / "profiles" / name
     atomic_write(changed, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
-    return FoundryResource(profile=str(changed), root=home.root)
+    return str(changed)
 
 
 def evaluate_benchmarks(

@@ -62,21 +62,30 @@ class Answers:
 async def answer_items(
     home: Home, profile: Profile, shard: Shard, settings: BenchmarksSettings, progress: Progress
 ) -> Answers:
+    """Answer the items of a shard by the profile's system, or the promoted agents.
+
+    Raises:
+        FoundryError: as `answer_with`, or there are no such agents.
+    """
+    async with AgentResolver(profile, home, settings.agents) as resolver:
+        roles = await resolver.resolve()
+        return await answer_with(home, profile, roles, shard, settings.seed, progress)
+
+
+async def answer_with(
+    home: Home, profile: Profile, roles: Roles, shard: Shard, seed: int, progress: Progress
+) -> Answers:
     """Answer the items of a shard; journaled calls are not made again.
 
     Raises:
-        FoundryError: an item's picture cannot be read, there are no such agents, too many items
-            have no answer (`limits.failure_share`), or the lake cannot be written.
+        FoundryError: an item's picture cannot be read, too many items have no answer
+            (`limits.failure_share`), or the lake cannot be written.
     """
     collected: list[Rows] = []
     pool = WorkerPool(shard.name, profile.limits.in_flight, profile.limits.failure_share, progress)
-    async with (
-        AgentResolver(profile, home, settings.agents) as resolver,
-        GenerationRunner(home, profile.limits, collected) as runner,
-    ):
-        roles = await resolver.resolve()
+    async with GenerationRunner(home, profile.limits, collected) as runner:
         await asyncio.to_thread(check_conditioning, profile.loop, roles.generator)
-        run = _ItemRun(profile.loop, shard, settings.seed, runner, roles)
+        run = _ItemRun(profile.loop, shard, seed, runner, roles)
         answered, quarantine = await pool.map(run, shard.items)
     runs = {rows[GENERATIONS][0].generation_id: rows for rows in collected}
     rows = [_answer_row(shard, each, runs[each.request.generation_id]) for each in answered]

@@ -170,9 +170,7 @@ def _judge(
     home, benchmark, settings = foundry.home, run.benchmark, runs.settings
     if isinstance(benchmark, ExactlyJudged):
         return judge_exactly(benchmark, home.images, answers)
-    assert settings.judge is not None  # `BenchmarkRuns` has made sure
-    named = settings.judge.at(benchmark.judge_temperature)
-    judge = foundry.settings.benchmark_judge(home, named.backend, named.model)
+    judge = runs.open_judge(benchmark)
     limits, progress = foundry.settings.limits, progress_of(context)
     partition = context.partition_key
     judging = judge_answers(

@@ -6,13 +6,13 @@ A run is one system's answers to one benchmark, judged by one judge. Names of pa
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from inference.backends.checkpoint.manifest import AgentRole, promoted
 from inference.engine.hashing import content_digest, stable_hash
-from inference.roles import Roles, qualified_name
+from inference.roles import BenchmarkJudge, Roles, qualified_name
 from schemas import FoundryError
 from schemas.trajectories import Role
 from warehouse import Home
@@ -117,16 +117,36 @@ class BenchmarkRuns:
         found = ((run, run.shards[0]) for run in self.all if run.name == partition)
         return _first(found, partition)[0]
 
-    def _runs(self, name: str, settings: BenchmarkRunSettings) -> Iterator[BenchmarkRun]:
+    def run_of(self, name: str, system: str) -> BenchmarkRun:
+        """The run of any system of ours, on the items that the profile names.
+
+        Raises:
+            FoundryError: as `all`, or there is no such benchmark.
+        """
+        settings = self.settings.run.get(name, BenchmarkRunSettings())
         benchmark = open_benchmark(name, settings, self.home)
         items = sample(benchmark.items, settings.limit)
-        judge = self._judge(benchmark)
+        parts = shards(items, self.settings.shard_size)
+        return BenchmarkRun(benchmark, system, self._judge(benchmark), parts)
+
+    def open_judge(self, benchmark: Benchmark) -> BenchmarkJudge:
+        """The model that is asked about a benchmark, of which there must be one.
+
+        Raises:
+            BackendError: a key is missing, or there is a budget but no price of the model.
+        """
+        assert self.settings.judge is not None  # a run has made sure
+        named = self.settings.judge.at(benchmark.judge_temperature)
+        return self.profile.benchmark_judge(self.home, named.backend, named.model)
+
+    def _runs(self, name: str, settings: BenchmarkRunSettings) -> Iterator[BenchmarkRun]:
+        own = self.run_of(name, self.system)
         if settings.generate:
-            parts = shards(items, self.settings.shard_size)
-            yield BenchmarkRun(benchmark, self.system, judge, parts)
+            yield own
+        items = [item for part in own.shard_items for item in part]
         for system, source in settings.imported.items():
             path = Path(source).expanduser()
-            yield BenchmarkRun(benchmark, system, judge, [items], path)  # read once
+            yield replace(own, system=system, shard_items=[items], imported=path)  # read once
 
     def _judge(self, benchmark: Benchmark) -> str:
         if isinstance(benchmark, ExactlyJudged):

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import cast
 
 from inference.backends.checkpoint.agents import CheckpointCritic, CheckpointPlanner
-from inference.backends.checkpoint.manifest import AgentRole
+from inference.backends.checkpoint.manifest import AgentRole, Answers
 from inference.backends.checkpoint.model import CheckpointModel
 from inference.roles import Critic, Plan, Planner, PlanRequest, PlanStep, Verdict
+from schemas import FoundryError
 from training.registry import CheckpointRegistry
 from warehouse import EncodedImage
 
 from ..checkpoints.recipes import newest_version
 from ..core.foundry import FoundryResource
+from ..core.profile import Profile
 from .ablation_recipes import checkpoint_recipe
 from .variants import Variant
 
@@ -53,26 +55,34 @@ class AgentFactory:
     def planner(self, variant: Variant) -> Planner:
         if variant.planner is None:
             return PassthroughPlanner()
-        folder = self._folder(variant.planner, variant.training_seed)
-        if self._is_served("planner", variant):
-            return cast(Planner, self._served("planner", folder))
+        if variant.provider:
+            return cast(Planner, self._oracle("planner", variant))
         answers = "usual" if variant.answers == "sampled" else variant.answers
+        folder = self._folder(variant.planner, variant.training_seed)
+        if self.foundry.settings.trained_server("planner"):
+            return cast(Planner, self._served("planner", folder, answers))
         return CheckpointPlanner(self._model(folder), answers)
 
     def critic(self, variant: Variant) -> Critic:
         if variant.critic is None:
             return AcceptAllCritic()
+        if variant.provider:
+            return cast(Critic, self._oracle("critic", variant))
         folder = self._folder(variant.critic, variant.training_seed)
-        if self._is_served("critic", variant):
-            return cast(Critic, self._served("critic", folder))
+        if self.foundry.settings.trained_server("critic"):
+            return cast(Critic, self._served("critic", folder, variant.answers))
         return CheckpointCritic(self._model(folder), variant.answers)
 
-    def _is_served(self, role: AgentRole, variant: Variant) -> bool:
-        """Whether a server answers; unusual answers are those of this process only."""
-        return bool(self.foundry.settings.trained_server(role)) and variant.answers == "usual"
+    def _served(self, role: AgentRole, folder: Path, answers: Answers) -> object:
+        settings, home = self.foundry.settings, self.foundry.home
+        return settings.served_agent(role, str(folder), home, answers)
 
-    def _served(self, role: AgentRole, folder: Path) -> object:
-        return self.foundry.settings.agent(role, str(folder), self.foundry.home)
+    def _oracle(self, role: AgentRole, variant: Variant) -> object:
+        if problem := oracle_problem(self.foundry.settings, variant):
+            raise FoundryError(f"variant {variant.name}: {problem}")
+        assert variant.provider is not None
+        backend, _ = variant.provider
+        return self.foundry.settings.hosted_agent(role, backend, self.foundry.home)
 
     def _model(self, folder: Path) -> CheckpointModel:
         if folder not in self._models:
@@ -82,6 +92,24 @@ class AgentFactory:
     def _folder(self, reference: str, training_seed: int | None) -> Path:
         name, version = checkpoint_of(self.foundry, reference, training_seed)
         return CheckpointRegistry(self.foundry.home).usable_folder(name, version)
+
+
+def oracle_problem(profile: Profile, variant: Variant) -> str | None:
+    """Why a profile cannot have an oracle; None: it can, or the variant is none."""
+    if variant.provider is None:
+        return None
+    backend, model = variant.provider
+    section = getattr(profile, backend)
+    agents = section.planner, section.critic
+    if not all(agent and agent.model.startswith(model) for agent in agents):
+        return f"`{backend}.planner` and `{backend}.critic` of the profile are not {model}"
+    try:
+        for agent in agents:
+            for endpoint in section.endpoints_of(agent):
+                endpoint.secret()
+    except FoundryError as error:
+        return str(error)
+    return None
 
 
 def checkpoint_of(

@@ -9,23 +9,33 @@ import dagster as dg
 
 from inference.generator_mix import generator_shares
 from inference.roles import qualified_name
+from schemas.benchmarks import BENCHMARK_SCORES, BenchmarkScoreRow
 from schemas.training import EVALUATIONS, REPORTED_RECIPES
 from schemas.trajectories import MODEL_CALLS
+from warehouse.atomic import atomic_write
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
 from ..reviews.agreement import evaluation_metadata, shard_labels
+from .ablation_benchmark import (
+    ablation_page,
+    benchmark_hashes,
+    benchmark_inputs,
+    benchmark_summary,
+    measure_on_benchmark,
+)
 from .ablation_training import train_variants
+from .agents import oracle_problem
 from .graders import has_exact_grader
 from .items import load_test_benchmarks
-from .paper import relations_table, side_by_side
+from .paper import IMAGE, relations_table, side_by_side, table_5
 from .plots import beside_paper_plot
-from .report import agents_table, test_summaries
+from .report import agents_table, markdown_table, test_summaries
 from .reported import record_reported
 from .runner import VariantComparison, compare, comparison_metadata, joined, store_comparison
-from .settings import AblationSettings, EvaluationSettings
+from .settings import EvaluationSettings
 from .systems import System, candidate_systems, is_system_variant, reference_systems
 from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, SEED, VARIANTS, Variant
 
@@ -33,11 +43,13 @@ from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, SEED, VARIANTS, Vari
 def ablation_variants(foundry: FoundryResource) -> list[Variant]:
     """Those of the settings, under every training seed of the ablation."""
     settings = foundry.settings.evaluation.ablation
-    return [each for seed in settings.training_seeds for each in _seed_variants(settings, seed)]
+    return [each for seed in settings.training_seeds for each in _seed_variants(foundry, seed)]
 
 
-def _seed_variants(settings: AblationSettings, training_seed: int) -> list[Variant]:
-    return [replace(VARIANTS[name], training_seed=training_seed) for name in settings.variants]
+def _seed_variants(foundry: FoundryResource, training_seed: int) -> list[Variant]:
+    named = [VARIANTS[name] for name in foundry.settings.evaluation.ablation.variants]
+    possible = [each for each in named if not oracle_problem(foundry.settings, each)]
+    return [replace(variant, training_seed=training_seed) for variant in possible]
 
 
 def evaluation_variants(foundry: FoundryResource) -> list[Variant]:
@@ -76,8 +88,18 @@ def _evaluation_hashes(foundry: FoundryResource) -> list[str | None]:
     return [lake.content_hash(EVALUATIONS, name) for name in names]
 
 
+def _ablation_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[str]:
+    names = [variant.partition for variant in ablation_variants(foundry)]
+    inputs = [*_generator_and_graders(foundry, instance), *names]
+    if benchmark := foundry.settings.evaluation.ablation.benchmark:
+        inputs += benchmark_inputs(foundry, benchmark)
+    return inputs
+
+
 def _ablation_hashes(foundry: FoundryResource) -> list[str | None]:
     lake = foundry.home.lake
+    if benchmark := foundry.settings.evaluation.ablation.benchmark:
+        return benchmark_hashes(foundry, benchmark)
     return [lake.content_hash(EVALUATIONS, each.partition) for each in ablation_variants(foundry)]
 
 
@@ -104,7 +126,7 @@ ABLATION = Node(
     deps=("evaluation", "exports", BASE, PLANNER, CRITIC_SFT, CRITIC_RL),
     sections=("evaluation", "training", "curation", "loop"),
     pool="gpu_train",
-    inputs=_generator_and_graders,
+    inputs=_ablation_inputs,
     output_hashes=_ablation_hashes,
     optional=True,
 )
@@ -143,6 +165,8 @@ def _is_of_ablation(settings: EvaluationSettings, partition: str) -> bool:
 @dg.asset(**ABLATION.asset_args())
 def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     settings = foundry.settings.evaluation
+    if settings.ablation.benchmark:
+        return _ablation_on_benchmark(context, foundry, settings.ablation.benchmark)
     seeds = [_ablation_of_seed(context, foundry, s) for s in settings.ablation.training_seeds]
     comparison = joined(seeds)
     _delete_others(foundry, comparison.variants, partial(_is_of_ablation, settings))
@@ -161,8 +185,28 @@ def _ablation_of_seed(
     context: dg.AssetExecutionContext, foundry: FoundryResource, training_seed: int
 ) -> VariantComparison:
     """Train and evaluate all variants under a training seed; stored, before the next one begins."""
-    variants = _seed_variants(foundry.settings.evaluation.ablation, training_seed)
+    variants = _seed_variants(foundry, training_seed)
     asyncio.run(train_variants(context, foundry, variants))
     comparison = compare(foundry, variants, progress_of(context), load_test_benchmarks)
     store_comparison(foundry, comparison)
     return comparison
+
+
+def _ablation_on_benchmark(
+    context: dg.AssetExecutionContext, foundry: FoundryResource, benchmark: str
+) -> dg.MaterializeResult:
+    """Train and measure all variants; a training seed is stored before the next one begins."""
+    settings, scores = foundry.settings.evaluation, dict[Variant, list[BenchmarkScoreRow]]()
+    for training_seed in settings.ablation.training_seeds:
+        variants = _seed_variants(foundry, training_seed)
+        asyncio.run(train_variants(context, foundry, variants))
+        scores |= measure_on_benchmark(foundry, variants, benchmark, progress_of(context))
+    summary = benchmark_summary(scores, settings)
+    tables = {"table_5": table_5(summary), "relations": relations_table(summary, IMAGE)}
+    page = ablation_page(foundry.home, benchmark)
+    texts = [f"# The ablation on {benchmark}", *map(markdown_table, tables.values())]
+    atomic_write(page, "\n\n".join(texts) + "\n")
+    metadata = {name: table_metadata(rows) for name, rows in tables.items()}
+    counts = {EVALUATIONS.name: 0, BENCHMARK_SCORES.name: sum(map(len, scores.values()))}
+    path = dg.MetadataValue.path(str(page))
+    return ABLATION.describe(context, foundry, counts, {**metadata, "page": path})

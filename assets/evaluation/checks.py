@@ -78,9 +78,16 @@ def _in_range(metric: str, value: float) -> bool:
 evaluation_checks = _evaluation_checks(
     EVALUATION, lambda foundry: [each.partition for each in evaluation_variants(foundry)]
 )
-ablation_checks = _evaluation_checks(
-    ABLATION, lambda foundry: [each.partition for each in ablation_variants(foundry)]
-)
+
+
+def _ablation_partitions(foundry: FoundryResource) -> list[str]:
+    """None where variants are compared on a benchmark, whose tables have their own checks."""
+    if foundry.settings.evaluation.ablation.benchmark:
+        return []
+    return [each.partition for each in ablation_variants(foundry)]
+
+
+ablation_checks = _evaluation_checks(ABLATION, _ablation_partitions)
 
 
 @dg.asset_check(

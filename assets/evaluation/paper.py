@@ -1,12 +1,17 @@
 """Our ablation compared with the paper's table 5: the same variants, other requests and models.
 
 The paper's numbers are UEval scores (0-100) of FLUX.2-klein-9B with Qwen3-VL-8B agents, of texts
-and of images; ours are shares of final images that are right. Only the order can be compared.
+and of images; on held-out requests ours are shares of final images that are right, of which only
+the order can be compared. On UEval the columns are the paper's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
+from ..benchmarks.report.published import published_table
+from ..benchmarks.ueval.scores import IMAGE, TEXT
 from .summary import Interval, Summary
 from .variants import VARIANTS
 
@@ -15,9 +20,18 @@ MEASURE = "final_success"
 
 @dataclass(frozen=True)
 class PaperRow:
+    """UEval's scores as printed: of texts, of images, and their average."""
+
     title: str
-    image: float  # UEval's image score
-    average: float  # of that and the text score
+    text: float
+    image: float
+    average: float
+
+
+def _row_of(title: str) -> PaperRow:
+    table = published_table("ablation")
+    assert table is not None
+    return PaperRow(title, **table.systems[title])
 
 
 # The average of "+ Planner SFT" is printed as 60.5; its two cells, and the equal row T_max = 1,
@@ -26,21 +40,26 @@ class PaperRow:
 # variant and its `_sampled` one: how the paper's agents decode is not said. The control
 # `sft_on_rl_labels` is not the paper's.
 TABLE_5: dict[str, PaperRow] = {
-    "generator_only": PaperRow("FLUX.2-klein-9B", 36.4, 18.2),
-    "base": PaperRow("+ Qwen3-VL-8B, zero-shot", 62.6, 48.1),
-    "untrained": PaperRow("+ Qwen3-VL-8B, zero-shot", 62.6, 48.1),
-    "planner_sft": PaperRow("+ Planner SFT", 61.8, 60.2),
-    "full_sft": PaperRow("+ Full SFT", 70.4, 64.5),
-    "rl_no_step": PaperRow("+ RL without step reward", 72.2, 65.2),
-    "rl_no_accuracy": PaperRow("+ RL without accuracy reward", 71.7, 65.1),
-    "full_rl": PaperRow("+ Full RL", 74.0, 66.3),
-    "full_sft_sampled": PaperRow("+ Full SFT", 70.4, 64.5),
-    "full_rl_sampled": PaperRow("+ Full RL", 74.0, 66.3),
-    "one_agent": PaperRow("One agent", 63.7, 54.5),
-    "unfiltered": PaperRow("Unfiltered data", 67.3, 62.8),
-    "t_max_1": PaperRow("T_max = 1", 61.8, 60.2),
-    "t_max_3": PaperRow("T_max = 3", 72.0, 65.3),
-    "t_max_5": PaperRow("T_max = 5", 74.0, 66.3),
+    variant: _row_of(title)
+    for variant, title in {
+        "generator_only": "FLUX.2-klein-9B",
+        "oracle_gemini": "+ Gemini 2.5 Pro, oracle",
+        "oracle_gpt": "+ GPT-4.1, oracle",
+        "base": "+ Qwen3-VL-8B, zero-shot",
+        "untrained": "+ Qwen3-VL-8B, zero-shot",
+        "planner_sft": "+ Planner SFT",
+        "full_sft": "+ Full SFT",
+        "rl_no_step": "+ RL without step reward",
+        "rl_no_accuracy": "+ RL without accuracy reward",
+        "full_rl": "+ Full RL",
+        "full_sft_sampled": "+ Full SFT",
+        "full_rl_sampled": "+ Full RL",
+        "one_agent": "One agent",
+        "unfiltered": "Unfiltered data",
+        "t_max_1": "T_max = 1",
+        "t_max_3": "T_max = 3",
+        "t_max_5": "T_max = 5",
+    }.items()
 }
 
 # (worse, better): what the paper's table claims.
@@ -85,20 +104,46 @@ def side_by_side(summary: Summary) -> list[dict[str, object]]:
     return [_row(summary, name) for name in summary.variants if name in VARIANTS]
 
 
-def relations(summary: Summary) -> list[Relation]:
-    """What is here of each relation of the paper's table 5."""
+def table_5(summary: Summary) -> list[dict[str, object]]:
+    """The table in percent, as it is printed, with intervals over items: on UEval, text and image,
+    and their mean; on another benchmark each of its metrics. Oracles have a row in any case."""
+    measured = {metric for values in summary.values.values() for metric in values}
+    metrics = [TEXT, IMAGE] if measured <= {TEXT, IMAGE} else sorted(measured)
+    shown = [name for name in VARIANTS if name in summary.variants or VARIANTS[name].provider]
+    return [_percentages(summary, name, metrics) for name in shown]
+
+
+def _percentages(summary: Summary, name: str, metrics: Sequence[str]) -> dict[str, object]:
+    row: dict[str, object] = {"variant": name}
+    means = [summary.mean(name, metric) for metric in metrics]
+    for metric, mean in zip(metrics, means, strict=True):
+        title = metric.removesuffix("_rate")
+        row[f"{title}, here"] = f"{mean.in_percent()}" if mean else "–"
+        if (spread := summary.spread(name, metric)) is not None:
+            row[f"{title}, SD of seeds"] = f"{100 * spread:.1f}"
+    known = [mean.mean for mean in means if mean]
+    row["average, here"] = f"{100 * fmean(known):.1f}" if len(known) == len(means) else "–"
+    paper = TABLE_5.get(name)
+    row["row of the paper"] = paper.title if paper else "–"
+    for column in ("text", "image", "average"):
+        row[f"{column}, paper"] = getattr(paper, column) if paper else "–"
+    return row
+
+
+def relations(summary: Summary, measure: str = MEASURE) -> list[Relation]:
+    """What is here of each relation of the paper's table 5, by a metric."""
     return [
         Relation(
             worse,
             better,
-            summary.difference(better, worse, MEASURE),
-            summary.difference_spread(better, worse, MEASURE),
+            summary.difference(better, worse, measure),
+            summary.difference_spread(better, worse, measure),
         )
         for worse, better in RELATIONS
     ]
 
 
-def relations_table(summary: Summary) -> list[dict[str, object]]:
+def relations_table(summary: Summary, measure: str = MEASURE) -> list[dict[str, object]]:
     """A row per relation: the paper's gap, ours with its interval, and the outcome."""
     return [
         {
@@ -109,7 +154,7 @@ def relations_table(summary: Summary) -> list[dict[str, object]]:
             "requests": each.gap.requests if each.gap else 0,
             "outcome": each.outcome,
         }
-        for each in relations(summary)
+        for each in relations(summary, measure)
     ]
 
 

@@ -72,7 +72,7 @@ def markdown(summaries: Mapping[str, Summary]) -> str:
     parts: list[str] = []
     for name, summary in summaries.items():
         tables = (agents_table(summary), relations_table(summary))
-        parts += [f"## {name}", measured_by(summary), *map(_markdown_table, tables)]
+        parts += [f"## {name}", measured_by(summary), *map(markdown_table, tables)]
     return "\n\n".join(parts)
 
 
@@ -83,7 +83,8 @@ def _cell(summary: Summary, variant: str, metric: str) -> str:
     return f"{mean}" if spread is None else f"{mean} ± {spread:.3f}"
 
 
-def _markdown_table(rows: Sequence[dict[str, object]]) -> str:
+def markdown_table(rows: Sequence[dict[str, object]]) -> str:
+    """Rows with the same columns."""
     header = list(rows[0])
     lines = [header, ["---"] * len(header), *([str(row[c]) for c in header] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -10,6 +10,8 @@ from schemas.yaml_config import ConfigModel, added_field
 
 VariantName = Literal[
     "generator_only",
+    "oracle_gemini",
+    "oracle_gpt",
     "base",
     "untrained",
     "planner_sft",
@@ -55,7 +57,14 @@ class AblationSettings(ConfigModel):
     variants: tuple[VariantName, ...] = added_field(
         get_args(VariantName),
         min_length=1,
-        description="Variants that are trained and evaluated; relations of others are not measured",
+        description="Variants that are trained and evaluated; relations of others are not "
+        "measured. Oracles are left out where the profile's section of the provider has not that "
+        "model as planner and critic, or its key is not set",
+    )
+    benchmark: str | None = added_field(
+        None,
+        description="Benchmark that they are compared on instead of held-out requests, with the "
+        "files, items and judge of section `benchmarks`; `interleave run --benchmark`",
     )
     training_seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (0,),

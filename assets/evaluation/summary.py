@@ -80,6 +80,9 @@ class Interval:
     count: int
     requests: int | None = None  # None: not clustered
 
+    def in_percent(self) -> str:
+        return f"{100 * self.mean:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+
     def __format__(self, sign: str) -> str:
         return f"{self.mean:{sign}.3f} [{self.low:{sign}.3f}, {self.high:{sign}.3f}]"
 

@@ -1,8 +1,10 @@
 """The variants of the system that are compared (paper, table 5)."""
 
 from dataclasses import dataclass, replace
+from typing import cast
 
-from inference.backends.checkpoint.agents import Answers
+from inference.backends.checkpoint.manifest import Answers
+from inference.backends.factory import ChatBackend
 
 from .settings import VariantName
 
@@ -12,6 +14,8 @@ CRITIC_SFT, CRITIC_RL = "critic_sft_checkpoint", "critic_rl_checkpoint"
 NO_STEP, NO_ACCURACY = "ablation_rl_no_step", "ablation_rl_no_accuracy"
 ONE_AGENT, UNFILTERED = "ablation_one_agent", "ablation_unfiltered"
 SFT_ON_RL_LABELS = "ablation_sft_on_rl_labels"
+# Hosted models in place of checkpoints: the section of the profile that has them, and their name.
+GEMINI, GPT = "gemini/gemini-2.5-pro", "openai/gpt-4.1"
 # Variants that promotion reads (`systems.py`): of the newest checkpoints, of one newest and one
 # promoted, of those in use, and (best_1 ...) of the best ever promoted.
 CANDIDATE, NEW_PLANNER, NEW_CRITIC = "full_rl", "new_planner", "new_critic"
@@ -21,7 +25,7 @@ SEED = "-seed-"  # in names of partitions, between variant and training seed
 
 @dataclass(frozen=True)
 class Variant:
-    """Planner and critic of a system, as references of agents (see `agents.py`).
+    """Planner and critic of a system, as references of agents (see `agents.py`), or an oracle.
 
     Args:
         answers: of the agents; `sampled` are the critic's alone, which GRPO trains.
@@ -43,8 +47,16 @@ class Variant:
 
     @property
     def agents(self) -> list[str]:
-        """References of the agents that it has."""
-        return [each for each in (self.planner, self.critic) if each]
+        """References of the checkpoints that it has."""
+        return [each for each in (self.planner, self.critic) if each and not self.provider]
+
+    @property
+    def provider(self) -> tuple[ChatBackend, str] | None:
+        """Section of the profile, and model, of an oracle: a hosted planner and critic."""
+        if self.planner not in (GEMINI, GPT):
+            return None
+        backend, model = self.planner.split("/")
+        return cast(ChatBackend, backend), model
 
     def with_t_max(self, default: int) -> "Variant":
         """This variant with `t_max` set: 1 without a critic."""
@@ -53,6 +65,8 @@ class Variant:
 
 VARIANTS: dict[VariantName, Variant] = {
     "generator_only": Variant("generator_only", None, None),
+    "oracle_gemini": Variant("oracle_gemini", GEMINI, GEMINI),
+    "oracle_gpt": Variant("oracle_gpt", GPT, GPT),
     "base": Variant("base", BASE, BASE),
     "untrained": Variant("untrained", BASE, BASE, answers="constrained"),
     "planner_sft": Variant("planner_sft", PLANNER, None),

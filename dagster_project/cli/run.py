@@ -35,6 +35,13 @@ def run(
             min=1, help="Shards processed at the same time; they share the profile's limits."
         ),
     ] = os.cpu_count() or 1,
+    benchmark: Annotated[
+        str,
+        typer.Option(
+            help="With --select ablation: compare its variants on this benchmark, such as ueval, "
+            "instead of held-out requests."
+        ),
+    ] = "",
     force: Annotated[
         bool,
         typer.Option(
@@ -57,7 +64,19 @@ def run(
         return
     enable_interrupts()
     names = [name.strip() for name in select.split(",") if name.strip()]
-    run_in_terminal(profile, home, size, names, jobs, force)
+    if not benchmark:
+        run_in_terminal(profile, home, size, names, jobs, force)
+        return
+    if "ablation" not in names:
+        raise typer.BadParameter("it is for --select ablation", param_hint="--benchmark")
+    from assets.evaluation.ablation_benchmark import ablation_page
+    from warehouse import Home
+
+    from ..benchmarks import profile_of_ablation
+
+    changed = profile_of_ablation(profile, Home(home), benchmark)
+    run_in_terminal(changed, home, size, names, jobs, force)
+    typer.echo(ablation_page(Home(home), benchmark).read_text("utf-8"))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from ..roles import BenchmarkJudge, Expander, Generator, Judge, Roles, RubricWri
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
 from ..sketch_world.settings import SketchSettings
-from .checkpoint.manifest import AgentRole, resolve
+from .checkpoint.manifest import AgentRole, Answers, resolve
 from .checkpoint.model import CheckpointSettings
 from .diffusers.registry import DiffusersSettings
 from .editscore.loading import EditScoreSettings
@@ -164,15 +164,32 @@ class Backends(ConfigModel):
             CheckpointError: there is no such checkpoint, or it was not trained for the role.
         """
         from .checkpoint.agents import checkpoint_agents
-        from .checkpoint.served import served_agent
 
-        if name := self.trained_server(role):
-            server = cast(AgentServer, self.servers[name])
-            folder = resolve(reference, role, home)
-            prompts = self.checkpoint.agent_prompts
-            return served_agent(role, folder, name, server, home, prompts)
+        if self.trained_server(role):
+            return self.served_agent(role, reference, home)
         settings = self.checkpoint.model_copy(update={role: reference})
         return checkpoint_agents([role], settings, home)[role]
+
+    def served_agent(
+        self, role: AgentRole, reference: str, home: Home, answers: Answers = "usual"
+    ) -> Any:
+        """`agent` where a server has the role, with answers of any kind."""
+        from .checkpoint.served import served_agent
+
+        name = self.trained_server(role)
+        assert name is not None
+        server = cast(AgentServer, self.servers[name])
+        folder = resolve(reference, role, home)
+        prompts = self.checkpoint.agent_prompts
+        return served_agent(role, folder, name, server, home, prompts, answers)
+
+    def hosted_agent(self, role: AgentRole, backend: ChatBackend, home: Home) -> Any:
+        """The planner or critic of a provider's section, whichever backend `roles` names.
+
+        Raises:
+            BackendError: the section has none, a key is missing, or a budget but no price of it.
+        """
+        return self._agents(backend, [role], home)[role]
 
     def trained_server(self, role: Role) -> str | None:
         """Name of the server of trained agents of a role; None: they run in this process."""

@@ -5,15 +5,24 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 
 from assets.checkpoints import training
 from assets.core.foundry import FoundryResource
+from assets.evaluation import agents
+from assets.evaluation.agents import AgentFactory
 from assets.evaluation.variants import VARIANTS
 from dagster_project.run import run_lineage
+from inference.backends.checkpoint import served
+from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from schemas import FoundryError
+from schemas.benchmarks import BENCHMARK_RESULTS
 from schemas.training import CHECKPOINTS, EVALUATIONS
+from tests.assets.benchmarks.ueval.ueval_files import row, write_rows
 from tests.dagster_project.conftest import trained_foundry
+from tests.helpers.command import interleave
 from tests.helpers.fake_launcher import FakeLauncher
+from tests.inference.backends.providers.faulty_provider import KEY, provider
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +80,9 @@ def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
     rows = foundry.rows(EVALUATIONS)
     assert [row for row in rows if row.training_seed is None] == before
     found = {(row.variant, row.training_seed) for row in rows}
-    assert found >= {(name, seed) for name in VARIANTS for seed in SEEDS}
+    own = {name for name, variant in VARIANTS.items() if not variant.provider}
+    assert found >= {(name, seed) for name in own for seed in SEEDS}
+    assert not {name for name, _ in found} & (set(VARIANTS) - own), "no oracle is in the profile"
     assert all(row.benchmark.endswith("-test") for row in rows if row.training_seed is not None)
     agents = {(row.planner, row.critic) for row in rows if row.variant == "full_rl_sampled"}
     assert all(critic.endswith("-sampled") for _, critic in agents)
@@ -95,3 +106,68 @@ def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
     assert {(row.variant, row.training_seed) for row in seeded_rows} == {
         ("full_sft", seed) for seed in SEEDS
     }
+
+
+@pytest.fixture
+def hosted(foundry, tmp_path, monkeypatch):
+    """A profile with an oracle and a judge at a server, and two items of UEval's form."""
+    monkeypatch.setenv("TEST_KEY", KEY)
+    items = [
+        row("1", "art", prompt="How to build a snowman?"),
+        row("2", "space", prompt="How does a flower grow?", image_rubrics=["It is a flower."]),
+    ]
+    source = write_rows(tmp_path, items)
+    profile = yaml.safe_load(Path(foundry.profile).read_text())
+    variants = ["generator_only", "oracle_gemini", "oracle_gpt", "untrained", "full_rl", "t_max_5"]
+    profile["evaluation"]["ablation"] = {"variants": variants}
+    agent = {"model": "gpt-4.1-2025-04-14"}
+    judge = {"backend": "openai", "model": {"model": "m"}}
+    with provider() as server:
+        server.unmet = {"It is a flower."}
+        endpoint = {"url": f"{server.url}/v1", "key": "TEST_KEY"}
+        profile["openai"] = {"endpoints": [endpoint], "planner": agent, "critic": agent}
+        profile["benchmarks"] = {"judge": judge, "run": {"ueval": {"source": str(source)}}}
+        path = tmp_path / "hosted.yaml"
+        path.write_text(yaml.safe_dump(profile))
+        yield server, path
+
+
+def test_table_5_is_measured_on_ueval_as_it_is_printed(foundry, hosted, capsys):
+    server, profile = hosted
+    options = ("--profile", profile, "--home", foundry.root, "--select", "ablation")
+    done = interleave(capsys, "run", *options, "--benchmark", "ueval")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    header, _, *rows = (line.strip("| ").split(" | ") for line in lines)
+    table = {row[0]: dict(zip(header, row, strict=True)) for row in rows if row[0] in VARIANTS}
+    gpt = table["oracle_gpt"]
+    assert gpt["text, here"].startswith("100.0 [") and gpt["image, here"].startswith("50.0 [")
+    assert gpt["average, here"] == "75.0"
+    printed = [gpt[f"{column}, paper"] for column in ("text", "image", "average")]
+    assert printed == ["63.2", "71.8", "67.5"]
+    nothing = table["oracle_gemini"]  # which the profile has not
+    assert [nothing[f"{column}, here"] for column in ("text", "image", "average")] == ["–"] * 3
+    assert nothing["average, paper"] == "77.4"
+    assert table["generator_only"]["text, here"].startswith("0.0 [")
+    assert table["full_rl"]["average, here"] == table["t_max_5"]["average, here"] != "–"
+    runs = foundry.home.lake.partitions(BENCHMARK_RESULTS)
+    measured = {name.split("-")[1] for name in runs}
+    assert measured == {"generator_only", "oracle_gpt", "untrained", "full_rl"}, "t_max_5 is that"
+    asked = sum(server.answered.values())
+    again = interleave(capsys, "run", *options, "--benchmark", "ueval", "--force")
+    assert again.returncode == 0, again.stderr
+    assert sum(server.answered.values()) == asked, "no call is made again"
+
+
+@pytest.mark.parametrize("name", ["untrained", "full_sft_sampled", "full_rl_sampled", "full_rl"])
+def test_variants_go_through_the_servers_of_a_profile(foundry, monkeypatch, name):
+    monkeypatch.setattr(served.ServerInstance, "of", lambda spec, home: spec)
+    monkeypatch.setattr(agents, "CheckpointModel", None)  # nothing is loaded in this process
+    profile = yaml.safe_load(Path(foundry.profile).read_text())
+    profile["servers"] = {
+        role: {"kind": "agents", "trained": role, "gpus": []} for role in ("planner", "critic")
+    }
+    Path(foundry.profile).write_text(yaml.safe_dump(profile))
+    factory = AgentFactory(FoundryResource(profile=foundry.profile, root=foundry.root))
+    asked = factory.planner(VARIANTS[name]), factory.critic(VARIANTS[name])
+    assert tuple(map(type, asked)) == (RemotePlanner, RemoteCritic)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from warehouse import EncodedImage, Home
 
@@ -14,13 +14,10 @@ from ...engine.hashing import stable_hash
 from ...roles import Plan, PlanRequest, UnusableAnswerError, Verdict
 from .constrained import FORM_TOKENS
 from .encoding import AgentQuery, Decoding
-from .manifest import AgentRole, CheckpointError, resolve
+from .manifest import AgentRole, Answers, CheckpointError, resolve
 from .model import CheckpointModel, CheckpointSettings
 
 _Answer = TypeVar("_Answer")
-Answers = Literal["usual", "constrained", "sampled"]
-"""Usual: decoded as the checkpoint's manifest says; constrained: in the role's form, whatever the
-checkpoint has learned; sampled: at the temperature of its generation_config, else 1 as in GRPO."""
 
 
 class CheckpointAgent:

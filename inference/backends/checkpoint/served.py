@@ -11,7 +11,7 @@ from ...servers.instance import ServerInstance
 from ...servers.settings import AgentServer, ServerSpec
 from ..providers.factory import remote_agents
 from ..providers.settings import AgentModel, EndpointSettings, OpenAISettings
-from .manifest import AgentRole, CheckpointError, Manifest, PromptName, read_manifest
+from .manifest import AgentRole, Answers, CheckpointError, Manifest, PromptName, read_manifest
 
 _PROMPTS: dict[AgentRole, tuple[str, ...]] = {
     "planner": ("planner_text", "planner_interleaved"),
@@ -28,12 +28,17 @@ def has_role(manifest: Manifest, role: AgentRole) -> bool:
     return False
 
 
-def prompting(role: AgentRole, manifest: Manifest) -> dict[str, Any]:
-    """Fields of `AgentModel`: the prompts and limits of a role's training."""
+def prompting(role: AgentRole, manifest: Manifest, answers: Answers = "usual") -> dict[str, Any]:
+    """Fields of `AgentModel`: the prompts and limits of a role's training.
+
+    Constrained answers are JSON whose schema the server enforces; sampled ones are at the server's
+    default, which is the temperature of the model's generation_config, else 1.
+    """
+    is_greedy = manifest.decoding == "greedy" and answers != "sampled"
     prompts = manifest.agent_prompts.items()
     return {
-        "form": "tags",
-        "temperature": 0 if manifest.decoding == "greedy" else None,
+        "form": "schema" if answers == "constrained" else "tags",
+        "temperature": 0 if is_greedy else None,
         "max_tokens": manifest.max_new_tokens[role],
         "image_pixels": [manifest.image_min_pixels, manifest.image_max_pixels],
         "many_images_pixels": manifest.many_images_max_pixels,
@@ -49,6 +54,7 @@ def served_agent(
     server: AgentServer,
     home: Home,
     foreign_prompts: Mapping[PromptName, str],
+    answers: Answers = "usual",
 ) -> Any:
     """The agent of a checkpoint's folder, at a server of the profile, which the first call starts.
 
@@ -62,7 +68,8 @@ def served_agent(
         name=name, model=source, root=home.root, settings=server, served_as=manifest.identity
     )
     endpoint = EndpointSettings(server=name, concurrency=server.concurrency)
-    model = AgentModel(model=manifest.identity, endpoints=[endpoint], **prompting(role, manifest))
+    fields = prompting(role, manifest, answers)
+    model = AgentModel(model=manifest.identity, endpoints=[endpoint], **fields)
     servers = {name: ServerInstance.of(spec, home)}
     agents = remote_agents(
         "openai", OpenAISettings(), {role: model}, {}, None, home, servers, "checkpoint"

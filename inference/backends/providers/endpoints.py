@@ -249,11 +249,12 @@ class Endpoints:
     async def _close_with_loop(
         self, pool: EndpointPool, loop: asyncio.AbstractEventLoop
     ) -> AsyncGenerator[None, None]:
-        """Never resumed: an event loop that ends closes its generators, this one the clients."""
+        """Never resumed: an event loop that ends closes its generators, this one the clients; so
+        does the garbage collector, where the agents of a variant are no longer used."""
         try:
             yield
         finally:
-            del self._pools[loop]
+            self._pools.pop(loop, None)
             for endpoint in pool.endpoints:
                 await endpoint.connection.close()
 

@@ -200,8 +200,15 @@ def test_a_server_knows_a_trained_agent_by_the_name_that_calls_have(
     assert re.fullmatch(re.escape(name) + "-[0-9a-f]{8}", agent.model)
     assert name.startswith("owner/agent@0123abcd-") == is_foreign
     assert ("--chat-template" in command) != is_foreign
-    prompting = served.prompting("critic", read_manifest(Path(specs[0].model), PROMPTS))
-    assert prompting["repeats_first_prompt"] == is_foreign
+    manifest = read_manifest(Path(specs[0].model), PROMPTS)
+    usual, sampled, constrained = (
+        served.prompting("critic", manifest, answers)
+        for answers in ("usual", "sampled", "constrained")
+    )
+    assert usual["repeats_first_prompt"] == is_foreign
+    assert (usual["form"], usual["temperature"]) == ("tags", None if is_foreign else 0)
+    assert (sampled["form"], sampled["temperature"]) == ("tags", None)
+    assert constrained["form"] == "schema", "JSON whose schema the server enforces"
 
 
 def test_a_model_that_is_nowhere_is_one_line(home, hub_cache):

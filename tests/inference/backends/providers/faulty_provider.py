@@ -250,6 +250,10 @@ class _Handler:
             return api.json({"reasoning": "", "terms": self._provider.terms.get(bank[1], [])})
         if "You write the checklist" in text:
             return api.json({"reasoning": "", **self._provider.rubric})
+        if '{"criteria_met": true}' in text:  # the judge of UEval
+            answered = "Text:\n(none)" not in text and "Images: (none)" not in text
+            met = answered and not any(f"Criterion:\n{c}" in text for c in self._provider.unmet)
+            return api.text(json.dumps({"criteria_met": met}))
         if "Judge one of its requests" in text:
             return api.text(self._provider.audit)
         if criteria := _CRITERIA.search(text):
