@@ -5,7 +5,6 @@ the simulated ones: a base model writes no plans.
 """
 
 import asyncio
-import textwrap
 from pathlib import Path
 
 import dagster as dg
@@ -15,9 +14,9 @@ from assets.checkpoints import training
 from assets.checkpoints.recipes import LINEAGE
 from assets.core.foundry import FoundryResource
 from assets.rounds.assets import findings
-from assets.rounds.data import RoundSets, own_rows
+from assets.rounds.data import RoundSets
 from assets.rounds.plan_retries import retry_plans
-from assets.rounds.plans import recorded_rounds, round_home, states
+from assets.rounds.plans import own_rows, recorded_rounds, round_home, states
 from dagster_project.definitions import definitions
 from dagster_project.improve import improve
 from dagster_project.instance import open_instance
@@ -31,8 +30,7 @@ from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.prompts import PROMPTS
 from schemas.rounds import FAILURES
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
-from tests.dagster_project.conftest import copy_lake
-from tests.dagster_project.test_training_lineage import PROFILE
+from tests.dagster_project.conftest import copy_lake, trained_foundry
 from tests.helpers.fake_launcher import FakeLauncher
 from tests.helpers.ticks import schedule_tick
 from training.registry import CheckpointRegistry
@@ -60,12 +58,8 @@ def launcher():
 
 
 @pytest.fixture(scope="module")
-def foundry(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("rounds")
-    path = folder / "rounds.yaml"
-    text = (PROFILE + SECTIONS).replace("side_by_side: true", "side_by_side: false")
-    path.write_text(textwrap.dedent(text))
-    return FoundryResource(profile=str(path), root=str(folder / "lake"))
+def foundry(trained_folder, tmp_path_factory):
+    return trained_foundry(trained_folder, tmp_path_factory.mktemp("rounds") / "lake", SECTIONS)
 
 
 @pytest.fixture(scope="module")
