@@ -47,6 +47,7 @@ def run_in_terminal(
     foundry = FoundryResource(profile=profile, root=root, size=size)
     listings: Listings = {}
     started, show = time.monotonic(), partial(_show_sequences, console, foundry.home, fresh=True)
+    announce = partial(console.print, soft_wrap=True)
     with (
         open_instance(foundry.home, foundry.settings.cluster) as instance,
         terminal_progress(console) as progress,
@@ -54,7 +55,7 @@ def run_in_terminal(
         _reporting_servers(foundry.home, partial(console.print, markup=False, soft_wrap=True)),
     ):
         result = run_lineage(
-            foundry, instance, foundry.shards, select, console.print, show, jobs, force, listings
+            foundry, instance, foundry.shards, select, announce, show, jobs, force, listings
         )
     with foundry.home.lake.listed_in(listings):
         refresh_views(foundry.home)
