@@ -170,7 +170,6 @@ PROMPT_BANK = Node(
     deps=("taxonomy", "vocabulary", "templates", EXPANSION_NAME),
     sections=("pack", "banks", "bank"),
     inputs=_prompt_inputs,
-    pool="generator",
 )
 
 
