@@ -121,9 +121,10 @@ def unbalanced_verdicts(
     exempt = "share in (0, 1)" if one_sided else "false"
     query = f"""
         select iteration, share, samples from (
-            select iteration, avg(({verdict})::int) as share, count(*) as samples
+            select iteration, avg(({verdict})::int) as share, count(*) as samples,
+                   abs(2 * sum(({verdict})::int) - count(*)) as difference
             from data group by iteration)
-        where abs(share - 0.5) > greatest({tolerance}, 0.5 / samples) and not {exempt}
+        where difference > greatest({tolerance} * 2 * samples, 1) and not {exempt}
     """
     return find_rows(query, data=data)
 

@@ -10,6 +10,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
+from itertools import cycle
 from typing import IO, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -77,16 +78,16 @@ def choose_rows(
     candidates: Iterable[Candidate], size: int, balance: BalanceSettings | None
 ) -> set[str]:
     """Ids of at most `size` rows; fewer where there are not so many balanced ones."""
-    parts: dict[int | str, _Verdicts] = {}
+    parts: dict[Any, _Verdicts] = {}
     for each in candidates:
         parts.setdefault(each.part, {}).setdefault(each.accepted, []).append(each)
     room = {part: _room(verdicts, balance) for part, verdicts in parts.items()}
-    return {
-        row_id
-        for part, count in apportion(size, room).items()
-        for verdict, share in _by_verdict(parts[part], count, balance).items()
-        for row_id in _lowest(parts[part][verdict], share)
-    }
+    odd_to = cycle((True, False))
+    chosen: set[str] = set()
+    for part, count in sorted(apportion(size, room).items()):
+        for verdict, share in _by_verdict(parts[part], count, balance, odd_to).items():
+            chosen.update(_lowest(parts[part][verdict], share))
+    return chosen
 
 
 def apportion(total: int, sizes: Mapping[Key, int]) -> dict[Key, int]:
@@ -118,14 +119,14 @@ def _room(verdicts: _Verdicts, balance: BalanceSettings | None) -> int:
 
 
 def _by_verdict(
-    verdicts: _Verdicts, count: int, balance: BalanceSettings | None
+    verdicts: _Verdicts, count: int, balance: BalanceSettings | None, odd_to: Iterator[bool]
 ) -> dict[bool | None, int]:
-    """Halves where verdicts are balanced; an odd row goes to the verdict that has more."""
+    """Halves where verdicts are balanced; of an odd number, one more of `odd_to`, by turns."""
     sizes = {verdict: len(rows) for verdict, rows in verdicts.items()}
     if balance is None or balance.mode == "none" or len(sizes) == 1:
         return apportion(count, sizes)
-    more = max(sizes, key=lambda verdict: (sizes[verdict], verdict))
-    return {verdict: count // 2 + (verdict == more) * (count % 2) for verdict in sizes}
+    more = next(odd_to) if count % 2 else None
+    return {verdict: count // 2 + (verdict == more) for verdict in sizes}
 
 
 def _lowest(rows: Sequence[Candidate], count: int) -> Iterator[str]:

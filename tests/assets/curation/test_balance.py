@@ -82,6 +82,13 @@ def test_down_samples_the_more_frequent_verdict():
     assert {row[-1] for row in rows} == {0}
 
 
+@pytest.mark.parametrize("fewer", range(1, 30))
+def test_one_row_more_of_a_verdict_is_in_balance_and_three_of_few_are_not(fewer):
+    rows = [("", 1, 0, True)] * fewer + [("", 1, 0, False)] * (fewer + 1)
+    assert not unbalanced(rows, tolerance=0.0)
+    assert unbalanced([*rows, *rows[-2:]], tolerance=0.0) == [0]
+
+
 def test_up_repeats_the_rarer_verdict_within_bounds():
     report, rows = balanced({0: (7, 3), 1: (1, 9)}, mode="up", max_copies=3)
     assert after(report) == {0: (7, 7), 1: (3, 3)}

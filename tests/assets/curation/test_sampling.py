@@ -35,6 +35,8 @@ def test_a_set_has_exactly_its_size_and_balance(size):
     for iteration in (0, 1):
         verdicts = Counter(row.accepted for row in found if row.part == iteration)
         assert abs(verdicts[True] - verdicts[False]) <= 1
+    verdicts = Counter(row.accepted for row in found)
+    assert abs(verdicts[True] - verdicts[False]) <= 1, "odd numbers cancel out"
 
 
 def test_categories_and_iterations_have_the_shares_that_they_had():
