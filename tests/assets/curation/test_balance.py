@@ -4,6 +4,7 @@ from hashlib import md5
 
 import duckdb
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
