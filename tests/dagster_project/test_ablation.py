@@ -26,7 +26,7 @@ from tests.helpers.command import interleave
 from tests.helpers.fake_launcher import FakeLauncher
 from tests.inference.backends.providers.faulty_provider import KEY, provider
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 OWN = {
     "ablation_rl_no_step",

@@ -35,7 +35,7 @@ from tests.helpers.fake_launcher import FakeLauncher
 from tests.helpers.ticks import schedule_tick
 from training.registry import CheckpointRegistry
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 PLANNER, CRITIC = "planner_sft_checkpoint", "critic_rl_checkpoint"
 SHARD = "sketchbook-0003"  # after the bank, of which two shards have no trajectories
 SECTIONS = """

@@ -24,7 +24,7 @@ from tests.dagster_project.conftest import trained_foundry
 from tests.helpers.ticks import sensor_tick
 from training.registry import CheckpointRegistry
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 METRICS = {
     "plan_valid",
