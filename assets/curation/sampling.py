@@ -95,7 +95,7 @@ def apportion(total: int, sizes: Mapping[Key, int]) -> dict[Key, int]:
     everything = sum(sizes.values())
     total = min(total, everything)
     exact = {key: divmod(total * size, everything) for key, size in sizes.items() if size}
-    parts = {key: whole for key, (whole, _) in exact.items()}
+    parts = {key: quotient for key, (quotient, _) in exact.items()}
     by_remainder = sorted(exact, key=lambda key: (-exact[key][1], str(key)))
     for key in by_remainder[: total - sum(parts.values())]:
         parts[key] += 1

@@ -151,11 +151,11 @@ class Growth:
                 f"take {_range(self.to_come)} more: {self._remedy('sizes', room)}; {self.text}"
             )
         if self.usd and self.budget is not None and self.usd.expected > self.budget - self.spent:
-            left = max(self.budget - self.spent, 0.0)
-            affordable = int(self.to_come.expected * left / self.usd.expected)
+            unspent = max(self.budget - self.spent, 0.0)
+            affordable = int(self.to_come.expected * unspent / self.usd.expected)
             return (
-                f"of the budget of {self.budget:,.2f} USD {left:,.2f} are not spent: the targets "
-                f"take {usd_range(self.usd)} more: {self._remedy('budget', affordable)}; "
+                f"of the budget of {self.budget:,.2f} USD {unspent:,.2f} are not spent: the "
+                f"targets take {usd_range(self.usd)} more: {self._remedy('budget', affordable)}; "
                 f"{self.text}"
             )
         return None

@@ -65,8 +65,8 @@ def error_response(error: APIError) -> JSONResponse:
     response = error.response()
     is_invalid = error.status == HTTPStatus.BAD_REQUEST
     status = HTTPStatus.UNPROCESSABLE_ENTITY if is_invalid else error.status
-    kept = {name: response.headers[name] for name in ("Retry-After",) if name in response.headers}
-    return JSONResponse({"detail": error.message}, status, kept)
+    delay = {name: value for name, value in response.headers.items() if name == "retry-after"}
+    return JSONResponse({"detail": error.message}, status, delay)
 
 
 def health(state: Readiness) -> dict[str, Any]:

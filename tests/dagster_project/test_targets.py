@@ -122,9 +122,9 @@ def test_imports_are_counted_and_the_ui_shows_how_far_the_sets_are(met, instance
     assert sets == {"planner_sft": 27 - imports, "critic_sft": 14, "critic_rl": 6}
     card = read_card(met.home.exports / "llamafactory")
     assert card["counts"]["planner_sft.json"] == 27, "as trained on"
-    kept = met.home.lake.read(TABLES["critic_sft"]).to_pylist()
-    assert {row["row_id"] for row in kept} < before
-    assert sum(row["accepted"] for row in kept) == 7
+    critic_rows = met.home.lake.read(TABLES["critic_sft"]).to_pylist()
+    assert {row["row_id"] for row in critic_rows} < before
+    assert sum(row["accepted"] for row in critic_rows) == 7
     event = instance.get_latest_materialization_event(dg.AssetKey("planner_sft"))
     shown = event.asset_materialization.metadata
     assert (shown["target"].value, shown["done"].value) == (27, 27)

@@ -178,10 +178,7 @@ class RemoteJudge(RemoteAgent):
     async def judge_outcome(self, outcome: RequestOutcome, criteria: Sequence[str]) -> Judgement:
         request, images = outcome.request, dict(outcome.images)
         steps = [_escaped(step) for step in (outcome.plan.steps if outcome.plan else ())]
-        parts = [
-            {"text": step["text"], "drawn": step["step_number"] in images}
-            for step in steps
-        ]
+        parts = [{"text": step["text"], "drawn": step["step_number"] in images} for step in steps]
         name = self._settings.prompt("judge_outcome")
         text = render(
             name, request=_tagged(request), parts=parts, criteria=_all_escaped(criteria)

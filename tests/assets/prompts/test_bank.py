@@ -184,9 +184,9 @@ def test_prompts_with_input_images_take_the_place_of_others(pack, prompts):
             replaced += 1
         elif not replaced:
             assert prompt == other
-    kept = {prompt.prompt_id for prompt in prompts[:count]} & {o.prompt_id for o in others}
+    unchanged = {prompt.prompt_id for prompt in prompts[:count]} & {o.prompt_id for o in others}
     assert 0.01 < replaced / count < 0.04
-    assert len(kept) / (count - replaced) > 0.99
+    assert len(unchanged) / (count - replaced) > 0.99
     assert any(len(prompt.input_image_texts or ()) == 2 for prompt in prompts)
 
 
