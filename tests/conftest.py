@@ -1,6 +1,7 @@
 """What all tests share: a home, a bucket, vLLM, one torch thread, slow files first."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -53,12 +54,13 @@ def trained_folder(tmp_path_factory) -> Path:
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
-    folder = shared / "trained"
+    folder, finished = shared / "trained", shared / "trained.finished"
     with FileLock(f"{folder}.lock"):
-        if not folder.exists():
-            unfinished = tmp_path_factory.mktemp("training")
-            run_script(next(scripts(AGENTS)), unfinished)
-            unfinished.rename(folder)
+        if not finished.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a worker that failed
+            folder.mkdir()
+            run_script(next(scripts(AGENTS)), folder)
+            finished.touch()
     return folder
 
 

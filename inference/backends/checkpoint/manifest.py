@@ -189,7 +189,9 @@ def resolve(reference: str, role: AgentRole, home: Home, download: bool = True) 
                 "promote one that `interleave checkpoints` lists: `interleave promote NAME VERSION`"
             )
     if match := IDENTITY.fullmatch(reference):
-        return home.local / find_checkpoint(match["name"], match["version"], home).uri
+        row = find_checkpoint(match["name"], match["version"], home)
+        own = home.local.absolute() / "checkpoints" / row.name / row.version
+        return own if own.is_dir() else home.local / row.uri  # a home may have been moved
     if match := _hub_id(reference):
         return _snapshot(match["id"], match["revision"], download)
     return Path(reference).expanduser()

@@ -26,7 +26,7 @@ from tests.helpers.checkpoint_rows import checkpoint_row
 from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, BOTH, PROMPTS
 from training.serving import managed
 from training.serving.placement import ThisMachine
-from warehouse import EncodedImage
+from warehouse import EncodedImage, Home
 
 REVISION = "0123abcd" * 5
 TRAINED = RoleBindings(
@@ -62,6 +62,14 @@ def test_promoted_is_the_furthest_trained_promoted_checkpoint(home):
 def test_a_version_can_be_named_whatever_its_status(home):
     folder = register(home, "critic_rl_checkpoint", version="7", status="rejected")
     assert resolve("critic_rl_checkpoint@7", "critic", home) == folder
+
+
+def test_a_moved_home_has_its_checkpoints(home, tmp_path):
+    register(home, "critic_rl_checkpoint")
+    moved = Home(home.local.rename(tmp_path / "moved"))
+    folder = tmp_path / "moved" / "checkpoints" / "critic_rl_checkpoint" / "1"
+    assert resolve("critic_rl_checkpoint@1", "critic", moved) == folder
+    assert resolve("promoted", "critic", moved) == folder
 
 
 def test_a_folder_can_be_named_even_with_an_at_sign(home, tmp_path):
