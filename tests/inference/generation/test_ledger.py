@@ -109,12 +109,12 @@ def test_never_less_is_booked_than_billed_over_kills_and_faults(tmp_path):
     faults = dict.fromkeys(("throttle", "error", "reset", "cut", "garble"), 0.04)
     requests = [
         GenerationRequest(f"A {colour} {thing}, a cat and a cloud", key=f"{colour} {thing}")
-        for colour in ("red", "blue", "yellow", "green", "purple", "orange", "pink", "gray")
-        for thing in ("house", "tree", "flower", "car", "circle", "square", "star")
+        for colour in ("red", "blue", "yellow", "green", "purple", "orange")
+        for thing in ("house", "tree", "flower", "car", "circle", "star")
     ]
     kills = 0
     with provider(FaultSchedule(faults, latency=0.25, retry_after=0.1)) as server:
-        for _ in range(6):
+        for _ in range(3):
             process, before = start(server.url, tmp_path, requests), sum(server.billed.values())
             due = before + generator.randint(50, 90)
             while process.is_alive() and sum(server.billed.values()) < due:
@@ -124,7 +124,7 @@ def test_never_less_is_booked_than_billed_over_kills_and_faults(tmp_path):
         asyncio.run(serve(server.url, tmp_path, requests))
     print(f"{kills} kills: {billed(server):.3f} USD billed, {booked(home).usd:.3f} booked, ")
     print(f"of which {booked(home).estimated:.3f} are estimates; {dict(server.outcomes)}")
-    assert kills >= 4
+    assert kills >= 2
     assert 1 - 1e-9 <= booked(home).usd / billed(server) <= 1.03
     calls = query("select count(*) n, count(distinct call_id) ids from model_calls", home).iloc[0]
     assert calls.n == calls.ids
