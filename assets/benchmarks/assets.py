@@ -23,8 +23,7 @@ from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import Node, Partitions
 from ..core.progress import progress_of
 from .answering import Answers, Shard, answer_items, import_answers
-from .benchmark import ExactlyJudged
-from .judging import JudgedAnswers, judge_answers, judge_exactly, load_answer
+from .judging import load_answer
 from .plots import answers_sheet, results_plot
 from .report import Run, write_report
 from .results import evaluate_run
@@ -148,7 +147,8 @@ def benchmark_judgements(
     runs = BenchmarkRuns.of(foundry)
     run, shard = runs.of_judgements(context.partition_key)
     answers = foundry.rows(BENCHMARK_ANSWERS, shard.name)
-    judged = _judge(context, foundry, runs, run, answers)
+    progress = progress_of(context)
+    judged = asyncio.run(runs.judge(run, answers, context.partition_key, progress))
     unread = [row.model_dump() for row in judged.rows if row.value is None]
     metadata = {
         "judge": run.judge,
@@ -158,25 +158,6 @@ def benchmark_judgements(
     }
     tables: dict[Any, Any] = {JUDGEMENTS: judged.rows, MODEL_CALLS: judged.calls}
     return JUDGEMENT_SET.record(context, foundry, tables, metadata)
-
-
-def _judge(
-    context: dg.AssetExecutionContext,
-    foundry: FoundryResource,
-    runs: BenchmarkRuns,
-    run: BenchmarkRun,
-    answers: list[BenchmarkAnswerRow],
-) -> JudgedAnswers:
-    home, benchmark, settings = foundry.home, run.benchmark, runs.settings
-    if isinstance(benchmark, ExactlyJudged):
-        return judge_exactly(benchmark, home.images, answers)
-    judge = runs.open_judge(benchmark)
-    limits, progress = foundry.settings.limits, progress_of(context)
-    partition = context.partition_key
-    judging = judge_answers(
-        home, benchmark, answers, judge, partition, limits, settings.tries, progress
-    )
-    return asyncio.run(judging)
 
 
 @dg.asset(**RESULTS.asset_args())

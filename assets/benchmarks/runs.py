@@ -12,8 +12,10 @@ from pathlib import Path
 
 from inference.backends.checkpoint.manifest import AgentRole, promoted
 from inference.engine.hashing import content_digest, stable_hash
+from inference.engine.progress import Progress
 from inference.roles import BenchmarkJudge, Roles, qualified_name
 from schemas import FoundryError
+from schemas.benchmarks import BenchmarkAnswerRow
 from schemas.trajectories import Role
 from warehouse import Home
 
@@ -22,7 +24,7 @@ from ..core.profile import Profile
 from .answering import Shard
 from .benchmark import Benchmark, ExactlyJudged, Item
 from .catalogue import open_benchmark, sample, shards
-from .judging import EXACT_JUDGE
+from .judging import EXACT_JUDGE, JudgedAnswers, judge_answers, judge_exactly
 from .settings import BenchmarkRunSettings, BenchmarksSettings
 
 
@@ -98,6 +100,25 @@ class BenchmarkRuns:
     def all(self) -> list[BenchmarkRun]:
         """Raises FoundryError: official files are missing or damaged, or there is no judge."""
         return [run for name, each in self.settings.run.items() for run in self._runs(name, each)]
+
+    async def judge(
+        self,
+        run: BenchmarkRun,
+        answers: Sequence[BenchmarkAnswerRow],
+        partition: str,
+        progress: Progress,
+    ) -> JudgedAnswers:
+        """Judge answers of a run, exactly where the benchmark can.
+
+        Args:
+            partition: of the judgements, by which calls are journaled.
+        """
+        if isinstance(run.benchmark, ExactlyJudged):
+            return judge_exactly(run.benchmark, self.home.images, answers)
+        return await judge_answers(
+            *(self.home, run.benchmark, answers, self.open_judge(run.benchmark), partition),
+            *(self.profile.limits, self.settings.tries, progress),
+        )
 
     def of_answers(self, partition: str) -> tuple[BenchmarkRun, Shard]:
         """The first run that a partition of answers belongs to, and its shard."""

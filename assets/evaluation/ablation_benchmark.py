@@ -26,8 +26,7 @@ from warehouse import Home
 from warehouse.lake import REQUESTS
 
 from ..benchmarks.answering import Shard, answer_with
-from ..benchmarks.benchmark import ExactlyJudged
-from ..benchmarks.judging import ASSET, judge_answers, judge_exactly
+from ..benchmarks.judging import ASSET
 from ..benchmarks.results import evaluate_run
 from ..benchmarks.runs import BenchmarkRun, BenchmarkRuns, origin_of
 from ..core.foundry import FoundryResource
@@ -142,18 +141,10 @@ class _Measuring:
             raise FoundryError(f"{count}; run again: {reason}")
 
     async def _judge(self, run: BenchmarkRun, shard: Shard) -> None:
-        home, profile, settings = self.foundry.home, self.foundry.settings, self.runs.settings
-        name, benchmark = run.judgements_of(shard), run.benchmark
-        answers = self.foundry.rows(BENCHMARK_ANSWERS, shard.name)
-        if home.lake.exists(JUDGEMENTS, name):
+        lake, name = self.foundry.home.lake, run.judgements_of(shard)
+        if lake.exists(JUDGEMENTS, name):
             return
-        if isinstance(benchmark, ExactlyJudged):
-            judged = judge_exactly(benchmark, home.images, answers)
-        else:
-            judge = self.runs.open_judge(benchmark)
-            judged = await judge_answers(
-                *(home, benchmark, answers, judge, name),
-                *(profile.limits, settings.tries, self.progress),
-            )
-        home.lake.write(MODEL_CALLS, judged.calls, f"{ASSET}-{name}")
-        home.lake.write(JUDGEMENTS, judged.rows, name)
+        answers = self.foundry.rows(BENCHMARK_ANSWERS, shard.name)
+        judged = await self.runs.judge(run, answers, name, self.progress)
+        lake.write(MODEL_CALLS, judged.calls, f"{ASSET}-{name}")
+        lake.write(JUDGEMENTS, judged.rows, name)
