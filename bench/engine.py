@@ -16,7 +16,7 @@ from io import BytesIO
 import psutil
 from PIL import Image
 
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 from inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.shard import ShardResult, run_shard

@@ -21,7 +21,7 @@ from assets.benchmarks.judging import JudgedAnswers, judge_answers
 from assets.benchmarks.report import Run, write_report
 from assets.benchmarks.results import evaluate_run
 from assets.benchmarks.settings import BenchmarksSettings
-from inference.engine.progress import NullProgress
+from inference.calls.progress import NullProgress
 from inference.roles import TextAnswer
 from inference.settings import Limits
 from schemas.benchmarks import (

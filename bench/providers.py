@@ -19,7 +19,7 @@ from inference.backends.factory import Backends
 from inference.backends.openai import chat_arguments
 from inference.backends.providers.chat import CompletionRequest
 from inference.backends.providers.structured import CompletionResult
-from inference.engine.retry import RetryingCaller
+from inference.calls.retry import RetryingCaller
 from inference.roles import Critic
 from inference.settings import Limits
 from warehouse import EncodedImage, Home

@@ -13,7 +13,7 @@ import dagster as dg
 import yaml
 from PIL import Image
 
-from inference.engine.progress import NullProgress
+from inference.calls.progress import NullProgress
 from training.base_model.driver import packaged_model
 from training.environments import ensure_environment
 from training.launch.jobs import LauncherSettings

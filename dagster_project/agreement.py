@@ -20,7 +20,7 @@ from assets.benchmarks.settings import (
 )
 from assets.core.profile import Profile
 from assets.core.progress import progress_factory
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 from inference.roles import BenchmarkJudge
 from schemas import FoundryError
 from schemas.trajectories import MODEL_CALLS

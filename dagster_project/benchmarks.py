@@ -20,7 +20,7 @@ from assets.core.foundry import FoundryResource
 from assets.core.profile import FOLDER, Profile, load_profile
 from assets.trajectories.estimate import RoleEstimate, estimate_benchmark
 from inference.backends.providers.settings import BenchmarkJudgeModel
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 from schemas import FoundryError
 from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, JUDGEMENTS, BenchmarkResultRow
 from schemas.errors import first_problem

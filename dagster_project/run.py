@@ -23,8 +23,8 @@ from assets.curation.targets import read_growth, targets_of
 from assets.prompts.assets import load_packs, register_shards, shard_names
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.shard_size import check_shard_size
-from inference.engine.forecast import MIN_SHARDS
-from inference.engine.progress import NullProgress
+from inference.calls.forecast import MIN_SHARDS
+from inference.calls.progress import NullProgress
 from schemas import FoundryError, StorageError
 from warehouse.lake import Listings
 from warehouse.verify import find_damage, table_checks

@@ -18,7 +18,7 @@ from assets.prompts.assets import shard_names
 from assets.prompts.pack_loader import load_pack
 from assets.rounds.plans import recorded_rounds
 from assets.trajectories.assets import SCORE_SET
-from inference.engine.hashing import content_digest
+from inference.calls.hashing import content_digest
 from schemas.trajectories import SCORES
 
 from .improve import finished_rounds

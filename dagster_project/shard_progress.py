@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from assets.core.foundry import FoundryResource
 from assets.core.node import Node
 from assets.core.progress import progress_factory
-from inference.engine.forecast import MIN_SHARDS, Forecast, Measured, predict_sum
-from inference.engine.progress import NullProgress
+from inference.calls.forecast import MIN_SHARDS, Forecast, Measured, predict_sum
+from inference.calls.progress import NullProgress
 from schemas.trajectories import MODEL_CALLS
 
 

@@ -13,7 +13,7 @@ from multiprocessing.queues import SimpleQueue
 
 from assets.core.progress import ProgressFactory
 from assets.core.shard_map import leave_to_parent
-from inference.engine.progress import Progress
+from inference.calls.progress import Progress
 from schemas import FoundryError
 
 _Reports = SimpleQueue[tuple[str, int, int, str] | None]  # label, done, total, note; None: the end

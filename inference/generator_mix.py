@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from .engine.hashing import unit_interval
+from .calls.hashing import unit_interval
 from .roles import Generator, Roles
 
 

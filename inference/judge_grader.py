@@ -9,7 +9,7 @@ from statistics import fmean
 
 from schemas.trajectories import ModelCallRow
 
-from .engine.calls import CallSite, JudgeCalls
+from .calls.ask import CallSite, JudgeCalls
 from .roles import (
     Judgement,
     OutcomeGrade,

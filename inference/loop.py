@@ -24,9 +24,9 @@ from typing import Any
 from schemas.trajectories import TrajectoryStatus
 from warehouse import EncodedImage
 
-from .engine.calls import CallSite, ModelCalls
-from .engine.hashing import attempt_seed
-from .engine.worker_pool import gather_or_cancel
+from .calls.ask import CallSite, ModelCalls
+from .calls.hashing import attempt_seed
+from .calls.worker_pool import gather_or_cancel
 from .events import (
     AttemptJudged,
     Event,

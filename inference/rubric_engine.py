@@ -7,10 +7,10 @@ from schemas import FoundryError
 from schemas.trajectories import ModelCallRow
 from warehouse import Home
 
-from .engine.calls import CallSite, RubricCalls
-from .engine.progress import Progress
-from .engine.retry import CallFailedError, summarize_error
-from .engine.worker_pool import WorkerPool
+from .calls.ask import CallSite, RubricCalls
+from .calls.progress import Progress
+from .calls.retry import CallFailedError, summarize_error
+from .calls.worker_pool import WorkerPool
 from .roles import PlanRequest, Rubric, RubricWriter, UnusableAnswerError, uses_batch_api
 from .settings import Limits
 

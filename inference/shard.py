@@ -27,11 +27,11 @@ from schemas.trajectories import (
 )
 from warehouse import EncodedImage, Home
 
-from .engine.calls import CallSite, ModelCalls
-from .engine.progress import Progress
-from .engine.retry import summarize_error
-from .engine.scoring import score_calls
-from .engine.worker_pool import WorkerPool
+from .calls.ask import CallSite, ModelCalls
+from .calls.progress import Progress
+from .calls.retry import summarize_error
+from .calls.scoring import score_calls
+from .calls.worker_pool import WorkerPool
 from .generator_mix import roles_of_prompt
 from .loop import Loop, check_plan
 from .roles import PlanRequest, Roles, Score, UnusableAnswerError, qualified_name, uses_batch_api

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from schemas.trajectories import AttemptRow, PlanRow, TrajectoryRow, TrajectoryStatus
 
-from .engine.hashing import stable_hash
+from .calls.hashing import stable_hash
 from .events import (
     AttemptJudged,
     Event,

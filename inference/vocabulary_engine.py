@@ -10,10 +10,10 @@ from schemas import FoundryError
 from schemas.trajectories import ModelCallRow
 from warehouse import Home
 
-from .engine.calls import CallSite, ExpanderCalls
-from .engine.progress import Progress
-from .engine.retry import summarize_error
-from .engine.worker_pool import WorkerPool
+from .calls.ask import CallSite, ExpanderCalls
+from .calls.progress import Progress
+from .calls.retry import summarize_error
+from .calls.worker_pool import WorkerPool
 from .roles import BackendError, BankRequest, Expander, ProposedTerm, uses_batch_api
 from .settings import Limits
 

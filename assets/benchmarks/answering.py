@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from inference.engine.hashing import stable_hash
-from inference.engine.progress import Progress
-from inference.engine.worker_pool import WorkerPool
+from inference.calls.hashing import stable_hash
+from inference.calls.progress import Progress
+from inference.calls.worker_pool import WorkerPool
 from inference.events import TrajectoryFailed
 from inference.generation.agent_resolver import AgentResolver
 from inference.generation.files import read_image

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 from schemas import FoundryError
 from warehouse import Home
 

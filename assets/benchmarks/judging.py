@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import orjson
 from pydantic import JsonValue
 
-from inference.engine.calls import BenchmarkJudgeCalls, CallSite
-from inference.engine.progress import Progress
-from inference.engine.retry import CallFailedError, summarize_error
-from inference.engine.worker_pool import WorkerPool, gather_or_cancel
+from inference.calls.ask import BenchmarkJudgeCalls, CallSite
+from inference.calls.progress import Progress
+from inference.calls.retry import CallFailedError, summarize_error
+from inference.calls.worker_pool import WorkerPool, gather_or_cancel
 from inference.roles import BenchmarkJudge, UnusableAnswerError, qualified_name
 from inference.settings import Limits
 from schemas import FoundryError

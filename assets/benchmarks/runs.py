@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from inference.backends.checkpoint.manifest import AgentRole, promoted
-from inference.engine.hashing import content_digest, stable_hash
-from inference.engine.progress import Progress
+from inference.calls.hashing import content_digest, stable_hash
+from inference.calls.progress import Progress
 from inference.roles import BenchmarkJudge, Roles, qualified_name
 from schemas import FoundryError
 from schemas.benchmarks import BenchmarkAnswerRow

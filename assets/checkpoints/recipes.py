@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from inference.backends.factory import Backends
 from inference.backends.providers.settings import RemoteModel
-from inference.engine.hashing import content_digest
+from inference.calls.hashing import content_digest
 from schemas import FoundryError, Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.imports import IMPORTS

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from inference.agent_prompts.templates import is_file, stored_name
 from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest, PromptName
-from inference.engine.hashing import content_digest
+from inference.calls.hashing import content_digest
 from schemas import FoundryError
 from schemas.training import CheckpointRow
 from schemas.yaml_config import ConfigModel

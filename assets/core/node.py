@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 
-from inference.engine.hashing import content_digest
+from inference.calls.hashing import content_digest
 from schemas import Table
 
 from .foundry import SHARDS, FoundryResource

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import dagster as dg
 
-from inference.engine.progress import NullProgress, Progress
+from inference.calls.progress import NullProgress, Progress
 
 ProgressFactory = Callable[[str], Progress]
 _LOG_SECONDS = 10.0

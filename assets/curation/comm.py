@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from inference.agent_prompts.formatting import planner_answer
 from inference.agent_prompts.templates import IMAGE, RenderedPrompt, escape_tags, planner_prompt
-from inference.engine.hashing import unit_interval
+from inference.calls.hashing import unit_interval
 from inference.roles import Plan, PlanStep
 from schemas import BadImageError, FoundryError
 from schemas.curation import ChatMessageRow, PlannerSftRow

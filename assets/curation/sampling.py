@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 
 from .settings import BalanceSettings
 

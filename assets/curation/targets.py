@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from inference.backends.factory import PROVIDERS
 from inference.backends.providers.spending import SpendingFile
-from inference.engine.forecast import LEVEL, MIN_SHARDS, Interval, Measured, predict_sum, usd_range
+from inference.calls.forecast import LEVEL, MIN_SHARDS, Interval, Measured, predict_sum, usd_range
 from schemas import TABLES, FoundryError, Table
 from schemas.prompts import PROMPTS
 from schemas.trajectories import SCORES

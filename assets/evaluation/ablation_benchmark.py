@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from inference.engine.hashing import stable_hash
-from inference.engine.progress import Progress
+from inference.calls.hashing import stable_hash
+from inference.calls.progress import Progress
 from inference.roles import Roles
 from schemas import FoundryError
 from schemas.benchmarks import (

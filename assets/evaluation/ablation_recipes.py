@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from inference.engine.hashing import content_digest
+from inference.calls.hashing import content_digest
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from training.grpo.recipe import GrpoSettings
 from training.rewards.reward import Part

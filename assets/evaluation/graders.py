@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from inference.engine.calls import JudgeCalls
+from inference.calls.ask import JudgeCalls
 from inference.judge_grader import JudgeGrader
 from inference.roles import Grader, Rubric
 from inference.sketch_world.grader import SketchGrader

@@ -12,8 +12,8 @@ from typing import Literal, TypeVar
 
 import pyarrow.compute as pc
 
-from inference.engine.calls import CallSite
-from inference.engine.hashing import stable_hash
+from inference.calls.ask import CallSite
+from inference.calls.hashing import stable_hash
 from schemas.prompts import PROMPTS, PromptRow, Split
 from training.rewards.reward import Grades
 from warehouse import Home

@@ -10,11 +10,11 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from inference.engine.calls import CallSite, ModelCalls
-from inference.engine.hashing import attempt_seed
-from inference.engine.progress import Progress
-from inference.engine.retry import CallFailedError
-from inference.engine.worker_pool import WorkerPool
+from inference.calls.ask import CallSite, ModelCalls
+from inference.calls.hashing import attempt_seed
+from inference.calls.progress import Progress
+from inference.calls.retry import CallFailedError
+from inference.calls.worker_pool import WorkerPool
 from inference.events import ImageGenerated, StepAccepted, StepExhausted
 from inference.generator_mix import roles_of_prompt
 from inference.loop import Loop, conditioning_images

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
 from schemas.prompts import PromptRow
 from warehouse import ImageStore

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from inference.backends.checkpoint.manifest import is_agent_of
-from inference.engine.hashing import content_digest
+from inference.calls.hashing import content_digest
 from schemas.training import REPORTED_RECIPES, EvaluationRow, ReportedRecipeRow
 
 from ..checkpoints.recipes import LINEAGE, Recipe

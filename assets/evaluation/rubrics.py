@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from inference.engine.hashing import content_digest
+from inference.calls.hashing import content_digest
 from inference.roles import PlanRequest, Rubric, RubricWriter, qualified_name
 from inference.rubric_engine import ASSET, WrittenRubric, write_rubrics
 from schemas.prompts import PromptRow

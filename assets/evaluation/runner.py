@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import dagster as dg
 
-from inference.engine.progress import Progress
+from inference.calls.progress import Progress
 from schemas.training import EVALUATIONS, EvaluationRow
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
 from warehouse import Home

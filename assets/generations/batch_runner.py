@@ -6,9 +6,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from inference.engine.progress import Progress
-from inference.engine.retry import summarize_error
-from inference.engine.worker_pool import WorkerPool
+from inference.calls.progress import Progress
+from inference.calls.retry import summarize_error
+from inference.calls.worker_pool import WorkerPool
 from inference.events import TrajectoryFailed
 from inference.generation.agent_resolver import AgentResolver
 from inference.generation.requests import GenerationRequest, RequestedAgents

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 from inference.generation.files import file_version, read_bytes, read_image
 from inference.generation.requests import (
     GenerationRequest,

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from inference.engine.progress import Progress
+from inference.calls.progress import Progress
 from schemas import FoundryError
 from schemas.imports import IMPORTS, ImportedRow, ImportKind
 from warehouse import Home

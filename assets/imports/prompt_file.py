@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from inference.engine.progress import Progress
+from inference.calls.progress import Progress
 from schemas import FoundryError
 from warehouse import EncodedImage
 from warehouse.atomic import atomic_path, atomic_write

@@ -15,10 +15,10 @@ import dagster as dg
 from pydantic import BaseModel, ValidationError
 
 from inference.agent_prompts.templates import render
-from inference.engine.calls import BenchmarkJudgeCalls, CallSite
-from inference.engine.progress import Progress
-from inference.engine.retry import CallFailedError, summarize_error
-from inference.engine.worker_pool import WorkerPool
+from inference.calls.ask import BenchmarkJudgeCalls, CallSite
+from inference.calls.progress import Progress
+from inference.calls.retry import CallFailedError, summarize_error
+from inference.calls.worker_pool import WorkerPool
 from inference.roles import BenchmarkJudge, UnusableAnswerError, qualified_name
 from inference.settings import Limits
 from schemas import FoundryError

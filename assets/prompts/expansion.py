@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
-from inference.engine.progress import Progress
+from inference.calls.progress import Progress
 from inference.roles import BackendError, BankRequest, TermKind, Topic, qualified_name
 from inference.vocabulary_engine import ExpandedBank, expand_banks
 from schemas.prompts import ProposalRow

@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from inference.engine.hashing import unit_interval
+from inference.calls.hashing import unit_interval
 from schemas import DocumentError, FoundryError
 from schemas.errors import first_problem
 from schemas.prompts import PromptRow

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from inference.engine.calls import CallSite, ModelCalls
-from inference.engine.hashing import attempt_seed
-from inference.engine.progress import Progress
-from inference.engine.retry import CallFailedError
-from inference.engine.worker_pool import WorkerPool
+from inference.calls.ask import CallSite, ModelCalls
+from inference.calls.hashing import attempt_seed
+from inference.calls.progress import Progress
+from inference.calls.retry import CallFailedError
+from inference.calls.worker_pool import WorkerPool
 from inference.roles import UnusableAnswerError
 from schemas import FoundryError
 from schemas.prompts import PROMPTS, PromptRow

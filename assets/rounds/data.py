@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from inference.engine.hashing import stable_hash, unit_interval
+from inference.calls.hashing import stable_hash, unit_interval
 from schemas import Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.prompts import PROMPTS

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from inference.backends.checkpoint.agents import CheckpointPlanner
 from inference.backends.checkpoint.model import CheckpointModel
-from inference.engine.calls import CallSite, PlanSamples
-from inference.engine.progress import Progress
-from inference.engine.retry import CallFailedError, RetryingCaller
-from inference.engine.worker_pool import WorkerPool
+from inference.calls.ask import CallSite, PlanSamples
+from inference.calls.progress import Progress
+from inference.calls.retry import CallFailedError, RetryingCaller
+from inference.calls.worker_pool import WorkerPool
 from inference.loop import check_plan
 from inference.roles import (
     Plan,

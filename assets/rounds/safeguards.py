@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 from schemas.prompts import PROMPTS, TEMPLATES
 from schemas.rounds import ROUNDS, RoundDiversity, RoundRow
 from schemas.trajectories import ATTEMPTS, PLANS

@@ -18,8 +18,8 @@ from inference.backends.diffusers.registry import DiffusersSettings
 from inference.backends.images.settings import ImagesGeneratorModel, ImagesSettings
 from inference.backends.providers.settings import EndpointSettings, ProviderSettings, RemoteModel
 from inference.backends.providers.spending import SpendingFile
-from inference.engine.ensemble import Ensemble
-from inference.engine.scoring import callees
+from inference.calls.ensemble import Ensemble
+from inference.calls.scoring import callees
 from inference.generator_mix import generator_shares
 from inference.generator_pair import GeneratorPair
 from inference.roles import Backend, Generator, Roles, qualified_name

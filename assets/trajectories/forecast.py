@@ -9,14 +9,7 @@ import dagster as dg
 import duckdb
 import pyarrow as pa
 
-from inference.engine.forecast import (
-    LEVEL,
-    MIN_PROMPTS,
-    MIN_SHARDS,
-    Forecast,
-    Measured,
-    predict_sum,
-)
+from inference.calls.forecast import LEVEL, MIN_PROMPTS, MIN_SHARDS, Forecast, Measured, predict_sum
 from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
 from warehouse import Home
 from warehouse.result_formats import count_noun

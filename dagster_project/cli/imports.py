@@ -10,7 +10,7 @@ from .options import HomeOption, enable_interrupts
 
 if TYPE_CHECKING:
     from assets.imports.importer import ImportResult
-    from inference.engine.progress import Progress
+    from inference.calls.progress import Progress
     from schemas.imports import ImportKind
 
 app = typer.Typer(

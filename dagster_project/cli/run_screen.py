@@ -18,7 +18,7 @@ from assets.core.stage_needs import StageNeeds, gigabytes
 from assets.trajectories.contact_sheet import write_showcase
 from assets.trajectories.estimate import Estimate, GrpoEstimate, estimate
 from assets.trajectories.forecast import LedgerForecast
-from inference.engine.forecast import MIN_PROMPTS, MIN_SHARDS, usd_range
+from inference.calls.forecast import MIN_PROMPTS, MIN_SHARDS, usd_range
 from inference.servers.instance import server_folders
 from schemas import TABLES
 from schemas.trajectories import ATTEMPTS

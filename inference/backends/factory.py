@@ -13,7 +13,7 @@ from schemas.trajectories import LOOP_ROLES, Role
 from schemas.yaml_config import ConfigModel, added_field
 from warehouse import Home
 
-from ..engine.ensemble import Ensemble, EnsembleSettings
+from ..calls.ensemble import Ensemble, EnsembleSettings
 from ..roles import BenchmarkJudge, Expander, Generator, Judge, Roles, RubricWriter
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit

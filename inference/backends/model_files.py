@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from ..engine.hashing import stable_hash
+from ..calls.hashing import stable_hash
 
 if TYPE_CHECKING:
     import torch

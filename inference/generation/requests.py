@@ -13,7 +13,7 @@ from schemas.errors import first_problem
 from schemas.generations import Channel
 from warehouse import EncodedImage, ImageStore
 
-from ..engine.hashing import stable_hash
+from ..calls.hashing import stable_hash
 from ..events import LazyImage
 from ..settings import LoopSettings
 

@@ -21,10 +21,10 @@ from schemas.trajectories import (
 )
 from warehouse import Home
 
-from ..engine.call_index import CallIndex
-from ..engine.calls import CallSite, ModelCalls
-from ..engine.hashing import stable_hash
-from ..engine.retry import CallFailedError, RetryingCaller, summarize_error
+from ..calls.ask import CallSite, ModelCalls
+from ..calls.call_index import CallIndex
+from ..calls.hashing import stable_hash
+from ..calls.retry import CallFailedError, RetryingCaller, summarize_error
 from ..events import (
     Ending,
     Event,

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from warehouse.storage import first_line
 
 from ..backends.diffusers.generation_spec import GenerationSpec
-from ..engine.worker_pool import gather_or_cancel
+from ..calls.worker_pool import gather_or_cancel
 from ..http.admission import AdmissionQueue
 from ..http.errors import CLIENT_CLOSED, APIError, bad_request, internal_error, unavailable
 from ..http.metrics import MetricsRegistry

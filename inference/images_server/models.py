@@ -19,7 +19,7 @@ from ..backends.diffusers.model_selection import SelectedModel, select_model
 from ..backends.diffusers.pipeline_runner import DrawResult, ImageExceedsMemory, PipelineRunner
 from ..backends.diffusers.registry import DiffusersSettings, SamplingParams
 from ..backends.generator_limits import GeneratorLimits, limits_of
-from ..engine.batching import Batcher
+from ..calls.batching import Batcher
 from ..roles import RetryableError, UnusableAnswerError
 from ..sketch_world import generator as sketch_generator
 from ..sketch_world.settings import SketchSettings

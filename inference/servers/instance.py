@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from warehouse import Home
 from warehouse.atomic import atomic_write
 
-from ..engine.hashing import content_digest
+from ..calls.hashing import content_digest
 from ..roles import BackendError
 from .ray_jobs import RayHost
 from .settings import ServerSpec, ServerState

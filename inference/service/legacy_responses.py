@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from ..engine.hashing import stable_hash
+from ..calls.hashing import stable_hash
 from .request_parsing import Json, RequestEcho
 from .responses.response_builder import RESUME_HINT
 

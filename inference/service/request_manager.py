@@ -14,7 +14,7 @@ from schemas import FoundryError, StorageError
 from warehouse import Home
 from warehouse.storage import storage_errors
 
-from ..engine.retry import summarize_error
+from ..calls.retry import summarize_error
 from ..events import RunEvent, RunStarted, RunTerminated, TrajectoryFailed, dump_events
 from ..generation.agent_resolver import AgentResolver
 from ..generation.requests import GenerationRequest

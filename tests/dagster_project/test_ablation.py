@@ -16,7 +16,7 @@ from assets.evaluation.variants import VARIANTS
 from dagster_project.run import run_lineage
 from inference.backends.checkpoint import served
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
-from inference.engine.progress import NullProgress
+from inference.calls.progress import NullProgress
 from schemas import FoundryError
 from schemas.benchmarks import BENCHMARK_RESULTS
 from schemas.training import CHECKPOINTS, EVALUATIONS

@@ -11,7 +11,7 @@ import zipfile
 import pytest
 
 from inference.backends.sketch.agents import SketchGenerator
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 from inference.sketch_world.settings import SketchSettings
 from tests.helpers.command import INTERLEAVE, interleave
 from warehouse import EncodedImage

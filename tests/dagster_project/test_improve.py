@@ -23,7 +23,7 @@ from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from inference.backends.factory import Backends
 from inference.backends.sketch.agents import SketchCritic, SketchPlanner
-from inference.engine.progress import NullProgress
+from inference.calls.progress import NullProgress
 from inference.roles import BackendError, UnusableAnswerError
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT

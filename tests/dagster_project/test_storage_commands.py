@@ -1,7 +1,7 @@
 """`interleave compact` and `gc` on a home of a real run: everything goes on as before."""
 
 from dagster_project.run import run_lineage
-from inference.engine.call_index import CallIndex
+from inference.calls.call_index import CallIndex
 from interleave_foundry import query
 from schemas.trajectories import ATTEMPTS, SCORES
 from tests.helpers.command import interleave

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from PIL import Image
 
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 from inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
 from inference.trajectory_recorder import plan_rows
 from schemas.prompts import PromptRow

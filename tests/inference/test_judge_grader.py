@@ -9,8 +9,8 @@ from PIL import Image
 
 from inference.backends.factory import Backends
 from inference.backends.providers.settings import JudgeModel, RubricModel
-from inference.engine.calls import JudgeCalls
-from inference.engine.progress import NullProgress
+from inference.calls.ask import JudgeCalls
+from inference.calls.progress import NullProgress
 from inference.judge_grader import JudgeGrader, plan_faults
 from inference.roles import (
     OutcomeGrade,

@@ -5,7 +5,7 @@
 
 import pytest
 
-from inference.engine.calls import ModelCalls, request_hash
+from inference.calls.ask import ModelCalls, request_hash
 from inference.events import (
     AttemptJudged,
     ImageGenerated,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from inference.engine.calls import request_hash
-from inference.engine.hashing import stable_hash
+from inference.calls.ask import request_hash
+from inference.calls.hashing import stable_hash
 from inference.roles import Roles, Score, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.shard import ShardResult, run_shard

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from inference.engine import forecast
+from inference.calls import forecast
 from inference.roles import UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from inference.engine.calls import CallSite, ModelCalls
+from inference.calls.ask import CallSite, ModelCalls
 from inference.events import ImageGenerated, StepAccepted, StepExhausted, TrajectoryFinished
 from inference.loop import Loop
 from inference.roles import UnusableAnswerError

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from inference.engine.hashing import unit_interval
+from inference.calls.hashing import unit_interval
 from schemas import FoundryError
 from warehouse import ImageStore
 from warehouse.atomic import atomic_path

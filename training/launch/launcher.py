@@ -19,7 +19,7 @@ import psutil
 from dagster import PipesFileContextInjector, open_pipes_session
 from dagster_pipes import PipesParams
 
-from inference.engine.progress import Progress
+from inference.calls.progress import Progress
 from schemas import FoundryError
 from warehouse.file_lock import exclusive_lock
 

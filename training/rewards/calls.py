@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inference.engine.hashing import stable_hash
-from inference.engine.retry import CallOutcome, summarize_error
+from inference.calls.hashing import stable_hash
+from inference.calls.retry import CallOutcome, summarize_error
 from inference.roles import Backend
 from schemas.trajectories import ModelCallRow, Role
 from warehouse import Journal

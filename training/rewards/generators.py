@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 from inference.roles import Generator, qualified_name
 from warehouse import Home
 from warehouse.atomic import atomic_write

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import orjson
 
-from inference.engine.hashing import unit_interval
+from inference.calls.hashing import unit_interval
 from schemas import FoundryError
 from warehouse.storage import first_line
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from inference.engine.calls import BenchmarkJudgeCalls
-from inference.engine.hashing import stable_hash
-from inference.engine.progress import Progress
-from inference.engine.retry import CallFailedError
-from inference.engine.worker_pool import WorkerPool
+from inference.calls.ask import BenchmarkJudgeCalls
+from inference.calls.hashing import stable_hash
+from inference.calls.progress import Progress
+from inference.calls.retry import CallFailedError
+from inference.calls.worker_pool import WorkerPool
 from inference.roles import BenchmarkJudge, qualified_name
 from inference.settings import Limits
 from schemas import FoundryError

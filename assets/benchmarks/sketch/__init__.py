@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
-from inference.engine.hashing import stable_hash
+from inference.calls.hashing import stable_hash
 from inference.sketch_world.perception import perceive_cached
 from inference.sketch_world.renderer import render
 from inference.sketch_world.scene import Scene

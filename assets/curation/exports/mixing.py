@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from inference.agent_prompts.templates import critic_prompt
-from inference.engine.hashing import unit_interval
+from inference.calls.hashing import unit_interval
 from schemas import FoundryError, Table
 from schemas.imports import IMPORTS
 from warehouse import Home, Lake

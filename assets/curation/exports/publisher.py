@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import orjson
 
-from inference.engine.hashing import content_digest
+from inference.calls.hashing import content_digest
 from schemas import FoundryError, Table
 from warehouse import Home
 from warehouse.atomic import atomic_path

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inference.engine.calls import ModelCalls
-from inference.engine.progress import Progress
-from inference.engine.retry import CallFailedError
-from inference.engine.worker_pool import WorkerPool
+from inference.calls.ask import ModelCalls
+from inference.calls.progress import Progress
+from inference.calls.retry import CallFailedError
+from inference.calls.worker_pool import WorkerPool
 from inference.roles import Roles, UnusableAnswerError
 from inference.settings import Limits
 from schemas import FoundryError

@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 
-from inference.engine.calls import CallSite
+from inference.calls.ask import CallSite
 from warehouse import Home
 
 from ...curation.duckdb_session import duckdb_session, query_rows, shard_in

@@ -9,8 +9,8 @@ from warehouse import EncodedImage, Home
 
 from ...agent_prompts.formatting import parse_plan, parse_verdict, read_verdict
 from ...agent_prompts.templates import critic_prompt, planner_turn
-from ...engine.call_context import report_usage
-from ...engine.hashing import stable_hash
+from ...calls.call_context import report_usage
+from ...calls.hashing import stable_hash
 from ...roles import Plan, PlanRequest, UnusableAnswerError, Verdict
 from .constrained import FORM_TOKENS
 from .encoding import AgentQuery, Decoding

@@ -16,7 +16,7 @@ from warehouse import Home
 from warehouse.storage import first_line
 
 from ...agent_prompts.templates import is_file, version_of
-from ...engine.hashing import stable_hash
+from ...calls.hashing import stable_hash
 from ..model_files import download_command, weights_revision
 from .promotions import versions_in_use
 

@@ -16,8 +16,8 @@ from schemas.yaml_config import ConfigModel, added_field
 from warehouse.storage import first_line
 
 from ...agent_prompts.templates import prompts_of
-from ...engine.batching import Batcher
-from ...engine.call_context import report_usage
+from ...calls.batching import Batcher
+from ...calls.call_context import report_usage
 from ...roles import UnusableAnswerError
 from .. import torch_cpu_shim
 from ..model_files import device_and_dtype

@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...engine.hashing import stable_hash
+from ...calls.hashing import stable_hash
 from ...roles import BackendError
 from ..model_files import cached_file, missing_here, weights_revision
 from .registry import DiffusersSettings, GeneratorModel, Registry, SamplingParams, load_registry

@@ -13,8 +13,8 @@ from schemas import BadImageError
 from warehouse import EncodedImage
 from warehouse.storage import first_line
 
-from ...engine.batching import Batcher
-from ...engine.call_context import report_usage
+from ...calls.batching import Batcher
+from ...calls.call_context import report_usage
 from ...generator_pair import GeneratorPair
 from ...roles import BackendError, Generator, RetryableError, UnusableAnswerError
 from ..model_files import device_and_dtype

@@ -8,7 +8,7 @@ from PIL import Image
 
 from warehouse import EncodedImage
 
-from ...engine.hashing import stable_hash
+from ...calls.hashing import stable_hash
 from ...roles import Score
 from ..checkpoint.decoding import Sampling
 from ..checkpoint.encoding import AgentQuery

@@ -20,7 +20,7 @@ from ...agent_prompts.templates import (
     planner_turn,
     render,
 )
-from ...engine.call_context import report_usage
+from ...calls.call_context import report_usage
 from ...roles import (
     BankRequest,
     Judgement,

@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from uuid import uuid4
 
-from ...engine.call_context import pause_timeout
+from ...calls.call_context import pause_timeout
 from ...roles import BackendError
 from .spending import SpendingFile, record_alerts, totals
 

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from ...engine.call_context import pause_timeout, report_usage
+from ...calls.call_context import pause_timeout, report_usage
 from ...roles import BackendError, RetryableError
 from ...servers.instance import ServerInstance
 from .connections import Close, Connect, Connection

@@ -6,7 +6,7 @@ from schemas.trajectories import ScoreCalls
 from warehouse import EncodedImage
 
 from ...agent_prompts.templates import escape_tags, render
-from ...engine.scoring import TwoCallScorer
+from ...calls.scoring import TwoCallScorer
 from ...roles import QualityGrades, Score, Scorer, SemanticsGrades
 from .agents import RemoteAgent, before_and_after
 from .chat import CompletionClient

@@ -10,7 +10,7 @@ from schemas.trajectories import ScoreCalls
 from schemas.yaml_config import ConfigModel, added_field
 
 from ...agent_prompts.templates import prompts_of, version_of
-from ...engine.hashing import stable_hash
+from ...calls.hashing import stable_hash
 from ...roles import BackendError
 from ..checkpoint.encoding import MANY_IMAGES
 

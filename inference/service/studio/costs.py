@@ -16,8 +16,8 @@ from warehouse.views import connect
 
 from ...backends.providers.settings import BudgetSettings
 from ...backends.providers.spending import SpendingFile
-from ...engine.call_index import CallKey
-from ...engine.calls import call_id
+from ...calls.ask import call_id
+from ...calls.call_index import CallKey
 from ..openapi import ErrorBody
 from ..response_store import ResponseStore
 from ..serving import owner_of

@@ -13,7 +13,7 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from assets.rounds.plans import RoundPlan, record_plan, round_home
-from inference.engine.forecast import Interval
+from inference.calls.forecast import Interval
 from schemas import FoundryError
 from schemas.curation import PLANNER_SFT, PlannerSftRow
 from schemas.imports import IMPORTS

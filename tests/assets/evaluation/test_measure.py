@@ -15,7 +15,7 @@ from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.summary import Summary
 from assets.evaluation.variants import Variant
 from inference.backends.sketch.agents import SketchGenerator
-from inference.engine.progress import NullProgress
+from inference.calls.progress import NullProgress
 from inference.generator_mix import roles_of_prompt
 from inference.roles import OutcomeGrade, PlanGrade, UnusableAnswerError, Verdict
 from inference.settings import Limits, LoopSettings

@@ -12,7 +12,7 @@ from assets.evaluation.rubrics import rubric_rows
 from assets.evaluation.runner import compare
 from assets.evaluation.variants import VARIANTS
 from dagster_project.definitions import ASSETS, CHECKS
-from inference.engine.progress import NullProgress
+from inference.calls.progress import NullProgress
 from inference.roles import Rubric
 from inference.rubric_engine import WrittenRubric
 from schemas.training import RUBRICS

@@ -10,7 +10,7 @@ from assets.prompts.input_images import add_input_images, folder_digest
 from assets.prompts.pack_loader import load_pack
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
-from inference.engine.progress import NullProgress
+from inference.calls.progress import NullProgress
 from inference.sketch_world.perception import perceive_cached
 from inference.sketch_world.renderer import render
 from inference.sketch_world.scene import Scene, Thing

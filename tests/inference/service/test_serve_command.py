@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from assets.core.profile import load_profile
-from inference.engine.call_index import CallIndex
+from inference.calls.call_index import CallIndex
 from tests.inference.service.running_service import HOUSE, OWN_EVENTS, SNOWMAN
 from tests.inference.service.serve_command import serving
 

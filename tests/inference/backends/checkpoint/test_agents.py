@@ -6,7 +6,7 @@ import pytest
 
 from inference.backends.checkpoint.agents import CheckpointCritic, checkpoint_agents
 from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
-from inference.engine.call_context import Usage, collect_usage
+from inference.calls.call_context import Usage, collect_usage
 from inference.roles import Critic, Planner, PlanRequest, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard

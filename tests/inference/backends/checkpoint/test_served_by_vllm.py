@@ -22,7 +22,7 @@ from inference.backends.factory import Backends
 from inference.backends.openai import OpenAIAdapter
 from inference.backends.providers.chat import ChatTurn, CompletionRequest
 from inference.backends.providers.settings import EndpointSettings
-from inference.engine.call_context import Usage, collect_usage
+from inference.calls.call_context import Usage, collect_usage
 from inference.roles import Verdict
 from tests.helpers.ports import free_port
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, critic_query, overfit

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from inference.backends.providers.errors import NoAnswerError
-from inference.engine.call_context import Usage, collect_usage
+from inference.calls.call_context import Usage, collect_usage
 from inference.roles import BackendError, PlanRequest, RetryableError, UnusableAnswerError
 from tests.inference.backends.providers.api_formats import gemini_parts
 from tests.inference.backends.providers.faulty_provider import FaultSchedule, provider

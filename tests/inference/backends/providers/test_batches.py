@@ -10,7 +10,7 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from inference.backends.factory import Backends
-from inference.engine.call_index import CallIndex
+from inference.calls.call_index import CallIndex
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard
 from tests.inference.backends.providers.faulty_provider import FaultSchedule, provider

@@ -7,7 +7,7 @@ import pytest
 
 from inference.agent_prompts.templates import version_of
 from inference.backends.providers.settings import AgentModel, ScorerModel
-from inference.engine.scoring import TwoCallScorer, score_calls
+from inference.calls.scoring import TwoCallScorer, score_calls
 from inference.roles import UnusableAnswerError
 from tests.inference.backends.providers.api_formats import gemini_parts, openai_parts
 from tests.inference.backends.providers.faulty_provider import provider

@@ -18,7 +18,7 @@ from assets.prompts.expansion import expand_packs
 from assets.prompts.metadata import expansion_warning
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
-from inference.engine.progress import NullProgress
+from inference.calls.progress import NullProgress
 from inference.roles import BackendError
 from schemas.prompts import PROMPTS, VOCABULARY, VOCABULARY_PROPOSALS
 from schemas.trajectories import MODEL_CALLS
@@ -160,7 +160,7 @@ import asyncio, sys
 from assets.core.foundry import FoundryResource
 from assets.prompts.assets import load_packs
 from assets.prompts.expansion import expand_packs
-from inference.engine.progress import NullProgress
+from inference.calls.progress import NullProgress
 built = FoundryResource(profile=sys.argv[1], root=sys.argv[2])
 settings = built.settings.prompts.expansion
 asyncio.run(expand_packs(built, load_packs(built), settings, NullProgress()))

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from inference.engine.batching import Batcher
+from inference.calls.batching import Batcher
 
 
 def upper(batches):

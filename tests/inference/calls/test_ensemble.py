@@ -10,9 +10,9 @@ import pytest
 from pydantic import ValidationError
 
 from inference.backends.factory import Backends
-from inference.engine.calls import CallSite, ModelCalls
-from inference.engine.ensemble import Ensemble
-from inference.engine.retry import CallFailedError
+from inference.calls.ask import CallSite, ModelCalls
+from inference.calls.ensemble import Ensemble
+from inference.calls.retry import CallFailedError
 from inference.roles import BackendError, RetryableError, Score, Scorer, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard, score_shard

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from inference.engine.calls import CallSite, ModelCalls
-from inference.engine.ensemble import Ensemble
-from inference.engine.retry import CallFailedError
-from inference.engine.scoring import TwoCallScorer
+from inference.calls.ask import CallSite, ModelCalls
+from inference.calls.ensemble import Ensemble
+from inference.calls.retry import CallFailedError
+from inference.calls.scoring import TwoCallScorer
 from inference.roles import (
     BackendError,
     QualityGrades,

@@ -5,7 +5,7 @@ import heapq
 import numpy as np
 import pytest
 
-from inference.engine.forecast import (
+from inference.calls.forecast import (
     LEVEL,
     MIN_PROMPTS,
     ItemUsage,

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from inference.engine.call_context import pause_timeout, report_usage
-from inference.engine.calls import CallSite, ModelCalls
-from inference.engine.retry import CallFailedError
+from inference.calls.ask import CallSite, ModelCalls
+from inference.calls.call_context import pause_timeout, report_usage
+from inference.calls.retry import CallFailedError
 from inference.roles import RetryableError, UnusableAnswerError
 from inference.settings import Limits
 from schemas import FoundryError
