@@ -1,7 +1,7 @@
 """The clients whose calls are tested, how each call ends, and the tables that say so.
 
 `outcomes.json` has the outcomes: client -> call -> `works`, `refused: FIELD` or `not offered`.
-Run as a program after a change of it, this writes the tables of README.md and docs/clients.md.
+Run as a program after a change of it, this writes the tables of docs/clients.md.
 """
 
 import json
@@ -12,32 +12,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[3]
-README, PAGE = ROOT / "README.md", ROOT / "docs" / "clients.md"
-BEGIN, END = "<!-- clients: written by tests -->", "<!-- end of clients -->"
-PAGE_HEAD = (
-    "# Clients\n\nWhat existing clients of OpenAI's APIs do with `interleave serve`, unmodified: "
-    "base URL and key are set, nothing else. Every call is made by `make test-long` "
-    "(`tests/inference/service/clients`), with the pinned version. A call that is refused fails "
-    "with an error (400) that names the field of its request and says what to do instead; *not "
-    "offered* is an endpoint that does not exist here (404, 405).\n\n"
-    "Where `INTERLEAVE_SERVICE_KEYS` has keys, clients send one as `Authorization: Bearer KEY` "
-    "(`bearer` is the same). Of several keys, each sees its own responses, files and "
-    "[costs](costs.md). `/docs` shows every endpoint and field, and needs no key.\n\n"
-    "In a browser, pages of other origins change nothing: whatever is not GET, HEAD or OPTIONS "
-    "gets 403, unless `service.cors_origins: [https://app.example]` has their origin, which "
-    "then gets CORS, preflights included. A reverse proxy should pass `Host` on.\n\n"
-    "Answers to new requests (`/v1/responses`, `/v1/chat/completions`, `/v1/images/*`), refusals "
-    "by queue or content included, have OpenAI's headers `x-ratelimit-limit-requests`, "
-    "`x-ratelimit-remaining-requests` and `x-ratelimit-reset-requests`. They count requests that "
-    "wait or run at the same time, not those of a minute: `limit` is how many the key may have "
-    "(`service.per_key`; without keys, or where it is lower, `running` and `waiting` together), "
-    "`remaining` how many more would be taken now, `reset` the expected time until one is, `0s` "
-    "while there is room. The answered request counts until it has ended and is stored. A 429 "
-    "also has `Retry-After`, with the same time.\n\n"
-    "`/v1/images/generations` and `/v1/images/edits` generate the whole sequence and answer with "
-    "its last image; `interleave.generation_id` of the answer, after `resp_`, is the id of the "
-    "Response that has the others. `usage` counts all tokens of planner and critic as text.\n"
-)
+PAGE = ROOT / "docs" / "clients.md"
+BEGIN = "<!-- From here on written by tests. -->"
 
 
 @dataclass(frozen=True)
@@ -91,24 +67,13 @@ def recorded() -> dict[str, dict[str, str]]:
     return content
 
 
-def readme_table(outcomes: Outcomes) -> str:
-    """A row for each client: how many calls work, and the fields that are refused."""
-    return "\n".join(_readme_rows(outcomes))
-
-
-def page(outcomes: Outcomes) -> str:
-    """docs/clients.md: every call."""
+def written(text: str, outcomes: Outcomes) -> str:
+    """The page `text` with its tables anew: a row for each client, then every call of each."""
     sections = (_section(client, outcomes[client.title]) for client in CLIENTS)
-    return "\n".join([PAGE_HEAD, *sections])
+    return "\n".join([text.partition(BEGIN)[0] + BEGIN + "\n", *_summary(outcomes), "", *sections])
 
 
-def with_table(readme: str, table: str) -> str:
-    """README.md with another table."""
-    head, _, rest = readme.partition(BEGIN)
-    return f"{head}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}"
-
-
-def _readme_rows(outcomes: Outcomes) -> Iterator[str]:
+def _summary(outcomes: Outcomes) -> Iterator[str]:
     yield "| client | version | calls that work | refused by name |"
     yield "|---|---|---|---|"
     for client in CLIENTS:
@@ -137,5 +102,4 @@ def _described(outcome: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text(), readme_table(recorded())))
-    PAGE.write_text(page(recorded()))
+    PAGE.write_text(written(PAGE.read_text(), recorded()))
