@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from schemas import FoundryError
 from schemas.trajectories import ModelCallRow
 from warehouse import Home
 
 from .calls.ask import CallSite, RubricCalls
 from .calls.progress import Progress
-from .calls.retry import CallFailedError, summarize_error
-from .calls.worker_pool import WorkerPool
+from .calls.retry import summarize_error
 from .roles import PlanRequest, Rubric, RubricWriter, UnusableAnswerError, uses_batch_api
 from .settings import Limits
 
@@ -48,9 +46,4 @@ async def write_rubrics(
 
     with RubricCalls(home, ASSET, pack, writer, limits) as calls:
         workers = len(requests) if uses_batch_api(writer) else limits.agents
-        pool = WorkerPool(pack, max(workers, 1), 1.0, progress)
-        try:
-            written, _ = await pool.map(write, list(requests))
-        except CallFailedError as error:
-            raise FoundryError(f"rubrics: {error}; finished calls are stored, run again") from error
-        return written, calls.ledger()
+        return await calls.map(write, list(requests), workers, progress), calls.ledger()

@@ -5,6 +5,7 @@ Like the engines of `shard.py` it can be killed at any time and run again: finis
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from schemas import FoundryError
 from schemas.trajectories import ModelCallRow
@@ -13,7 +14,6 @@ from warehouse import Home
 from .calls.ask import CallSite, ExpanderCalls
 from .calls.progress import Progress
 from .calls.retry import summarize_error
-from .calls.worker_pool import WorkerPool
 from .roles import BackendError, BankRequest, Expander, ProposedTerm, uses_batch_api
 from .settings import Limits
 
@@ -48,13 +48,11 @@ async def expand_banks(
     """
     with ExpanderCalls(home, ASSET, pack, expander, limits) as calls:
         workers = len(requests) if uses_batch_api(expander) else limits.agents
-        # All may fail: a bank without proposals stays as it is.
-        pool = WorkerPool(pack, workers, 1.0, progress)
-        banks, _ = await pool.map(lambda request: _expand(calls, request, required), requests)
-        return banks, calls.ledger()
+        expand = partial(_expand, calls, required)
+        return await calls.map(expand, requests, workers, progress), calls.ledger()
 
 
-async def _expand(calls: ExpanderCalls, request: BankRequest, required: bool) -> ExpandedBank:
+async def _expand(calls: ExpanderCalls, required: bool, request: BankRequest) -> ExpandedBank:
     try:
         result = await calls.expand(CallSite(request.bank), request)
     except Exception as error:

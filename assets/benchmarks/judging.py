@@ -9,11 +9,10 @@ from pydantic import JsonValue
 
 from inference.calls.ask import BenchmarkJudgeCalls, CallSite
 from inference.calls.progress import Progress
-from inference.calls.retry import CallFailedError, summarize_error
-from inference.calls.worker_pool import WorkerPool, gather_or_cancel
+from inference.calls.retry import summarize_error
+from inference.calls.worker_pool import gather_or_cancel
 from inference.roles import BenchmarkJudge, UnusableAnswerError, qualified_name
 from inference.settings import Limits
-from schemas import FoundryError
 from schemas.benchmarks import BenchmarkAnswerRow, JudgementRow
 from schemas.trajectories import ModelCallRow
 from warehouse import Home, ImageStore
@@ -80,12 +79,7 @@ async def judge_answers(
             judged = await asking.ask_all(items[answer.item_id], content)
             return [_row(answer, name, call, each) for call, each in judged.items()]
 
-        pool = WorkerPool(partition, limits.agents, 1.0, progress)
-        try:
-            rows, _ = await pool.map(judge_one, answers)
-        except CallFailedError as error:
-            hint = "finished calls are stored, run again"
-            raise FoundryError(f"judge of {partition}: {error}; {hint}") from error
+        rows = await calls.map(judge_one, answers, limits.agents, progress)
         return JudgedAnswers([row for each in rows for row in each], calls.ledger())
 
 

@@ -13,8 +13,6 @@ from statistics import fmean
 from inference.calls.ask import CallSite, ModelCalls
 from inference.calls.hashing import attempt_seed
 from inference.calls.progress import Progress
-from inference.calls.retry import CallFailedError
-from inference.calls.worker_pool import WorkerPool
 from inference.events import ImageGenerated, StepAccepted, StepExhausted
 from inference.generator_mix import roles_of_prompt
 from inference.loop import Loop, conditioning_images
@@ -27,7 +25,6 @@ from inference.roles import (
     qualified_name,
 )
 from inference.settings import LoopSettings
-from schemas import FoundryError
 from schemas.prompts import PromptRow
 from schemas.training import EvaluationRow
 from schemas.trajectories import ModelCallRow
@@ -79,16 +76,11 @@ async def evaluate_variant(
     loop = profile.loop.model_copy(update=changes)
     items: list[PromptRow | AttemptItem] = [*benchmark.requests]
     items += benchmark.attempts if variant.critic else ()
-    pool = WorkerPool(benchmark.name, settings.in_flight, 1.0, progress)
     with ModelCalls(home, ASSET, benchmark.journal, roles, limits) as calls:
         has_planner = variant.planner is not None
         so_far = _images_so_far(home, loop, benchmark) if variant.critic else {}
         measurement = _Measurement(calls, loop, grader, has_planner, settings.redraws, so_far)
-        try:
-            results, _ = await pool.map(measurement.measure, items)
-        except CallFailedError as error:
-            hint = "finished calls are stored, run again"
-            raise FoundryError(f"evaluation: {error}; {hint}") from error
+        results = await calls.map(measurement.measure, items, settings.in_flight, progress)
         shared = {
             "benchmark": benchmark.name,
             "variant": variant.name,

@@ -17,11 +17,9 @@ from pydantic import BaseModel, ValidationError
 from inference.agent_prompts.templates import render
 from inference.calls.ask import BenchmarkJudgeCalls, CallSite
 from inference.calls.progress import Progress
-from inference.calls.retry import CallFailedError, summarize_error
-from inference.calls.worker_pool import WorkerPool
+from inference.calls.retry import summarize_error
 from inference.roles import BenchmarkJudge, UnusableAnswerError, qualified_name
 from inference.settings import Limits
-from schemas import FoundryError
 from schemas.prompts import (
     CATEGORIES,
     PROMPT_AUDITS,
@@ -194,12 +192,7 @@ async def ask_about(
             return _row(prompt_id, name, None, summarize_error(error))
 
     with BenchmarkJudgeCalls(home, AUDIT.name, "all", judge, limits) as calls:
-        pool = WorkerPool(AUDIT.name, limits.agents, 1.0, progress)
-        try:
-            rows, _ = await pool.map(ask, list(questions))
-        except CallFailedError as error:
-            hint = "finished calls are stored, run again"
-            raise FoundryError(f"{AUDIT.name}: {error}; {hint}") from error
+        rows = await calls.map(ask, list(questions), limits.agents, progress)
         return rows, calls.ledger()
 
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from inference.calls.ask import CallSite, ModelCalls
 from inference.calls.hashing import attempt_seed
 from inference.calls.progress import Progress
-from inference.calls.retry import CallFailedError
-from inference.calls.worker_pool import WorkerPool
 from inference.roles import UnusableAnswerError
 from schemas import FoundryError
 from schemas.prompts import PROMPTS, PromptRow
@@ -111,9 +109,5 @@ async def _draw(
             return text, None
 
     with ModelCalls(foundry.home, ASSET, pack, roles, settings.limits) as calls:
-        pool = WorkerPool(pack, settings.limits.in_flight, 1.0, progress)
-        try:
-            drawn, _ = await pool.map(draw, texts)
-        except CallFailedError as error:
-            raise FoundryError(f"{error}; finished calls are stored, run again") from error
+        drawn = await calls.map(draw, texts, settings.limits.in_flight, progress)
         return {text: sha256 for text, sha256 in drawn if sha256}, calls.ledger()

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
 
-from schemas import BadImageError
+from schemas import BadImageError, FoundryError
 from schemas.trajectories import ModelCallRow, Role
 from warehouse import EncodedImage, Home
 
@@ -52,9 +52,12 @@ from .call_index import CallIndex, CallKey, JournaledCall
 from .ensemble import EnsembleScore, score_with
 from .forecast import ItemUsage
 from .hashing import stable_hash
+from .progress import Progress
 from .retry import ANSWER_TYPES, CallFailedError, CallOutcome, RetryingCaller, summarize_error
 from .scoring import ScoreCall, ScoredAttempt
+from .worker_pool import WorkerPool
 
+Item = TypeVar("Item")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -158,6 +161,26 @@ class JournaledCalls(Generic[R]):
         other = copy(self)
         other.roles = roles
         return other
+
+    async def map(
+        self,
+        work: Callable[[Item], Awaitable[T]],
+        items: Sequence[Item],
+        workers: int,
+        progress: Progress,
+    ) -> list[T]:
+        """Results of `work`, which makes calls, in the order of `items`; `workers` at once.
+
+        Raises FoundryError where a model gave no answer; finished calls are journaled.
+        """
+        pool = WorkerPool(self._shard, max(workers, 1), 1.0, progress)
+        try:
+            results, _ = await pool.map(work, items)
+        except CallFailedError as error:
+            raise FoundryError(
+                f"{self._asset} of {self._shard}: {error}; finished calls are stored, run again"
+            ) from error
+        return results
 
     async def image(self, sha256: str) -> EncodedImage:
         """A stored image. Raises `BadImageError` when it is missing or damaged."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from inference.calls.ask import BenchmarkJudgeCalls
 from inference.calls.hashing import stable_hash
 from inference.calls.progress import Progress
-from inference.calls.retry import CallFailedError
-from inference.calls.worker_pool import WorkerPool
 from inference.roles import BenchmarkJudge, qualified_name
 from inference.settings import Limits
 from schemas import FoundryError
@@ -54,14 +52,10 @@ async def judge_duels(
             judged = await ask(calls, duel.item_id, call, _parse, tries)
             return Duel(duel.item_id, duel.system_a, duel.system_b, judged.value)  # type: ignore[arg-type]
 
-        pool = WorkerPool(shard, limits.agents, 1.0, progress)
         try:
-            judged, _ = await pool.map(judge_one, duels)
-        except CallFailedError as error:
-            raise FoundryError(f"{error}; finished calls are stored, run again") from error
+            return await calls.map(judge_one, duels, limits.agents, progress)
         finally:
             home.lake.write(MODEL_CALLS, calls.ledger(), f"{ASSET}-{shard}")
-        return judged
 
 
 def _parse(_call: str, text: str) -> Verdict | None:

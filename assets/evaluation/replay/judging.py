@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 from inference.calls.ask import ModelCalls
 from inference.calls.progress import Progress
-from inference.calls.retry import CallFailedError
-from inference.calls.worker_pool import WorkerPool
 from inference.roles import Roles, UnusableAnswerError
 from inference.settings import Limits
-from schemas import FoundryError
 from schemas.trajectories import MODEL_CALLS
 from warehouse import Home
 
@@ -61,12 +58,7 @@ class AttemptJudge:
                 except UnusableAnswerError:
                     return
 
-            pool = WorkerPool(shard, self.limits.in_flight, 1.0, progress)
-            try:
-                await pool.map(judge, attempts)
-            except CallFailedError as error:
-                hint = "finished calls are stored, run again"
-                raise FoundryError(f"replay of {shard}: {error}; {hint}") from error
+            await calls.map(judge, attempts, self.limits.in_flight, progress)
             self.home.lake.write(MODEL_CALLS, calls.ledger(), f"{ASSET}-{shard}")
         return found
 
