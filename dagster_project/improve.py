@@ -2,7 +2,7 @@
 
 A round is a few calls of `run_lineage` with chosen assets, so that whatever is up to date is
 reused: a killed round goes on where it stopped. What a round has decided is in a journal of the
-home (`assets/rounds/plans.py`).
+home (`assets/prompts/rounds.py`).
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from assets.evaluation.items import pack_name
 from assets.evaluation.systems import newest_system, system_in_use
 from assets.prompts.assets import shard_names, trajectory_shards
 from assets.prompts.pack_loader import load_pack
+from assets.prompts.rounds import RoundPlan, record_plan, record_state, recorded_rounds, states
 from assets.rounds.assets import findings, rounds_settings, store_round
 from assets.rounds.failures import quotas_for
 from assets.rounds.measures import blocked_round
-from assets.rounds.plans import RoundPlan, record_plan, record_state, recorded_rounds, states
 from schemas import FoundryError
 from schemas.rounds import ROUNDS, RoundRow
 from training.registry import CheckpointRegistry

@@ -16,7 +16,7 @@ from assets.curation.targets import read_growth, targets_of
 from assets.generations.assets import GENERATION_SET
 from assets.prompts.assets import shard_names
 from assets.prompts.pack_loader import load_pack
-from assets.rounds.plans import recorded_rounds
+from assets.prompts.rounds import recorded_rounds
 from assets.trajectories.assets import SCORE_SET
 from inference.calls.hashing import content_digest
 from schemas.trajectories import SCORES

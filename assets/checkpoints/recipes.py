@@ -34,7 +34,7 @@ from ..core.foundry import FoundryResource
 from ..curation.exports.folder import read_card
 from ..curation.exports.mixing import mix_hashes
 from ..curation.settings import CurationSettings
-from ..rounds.plans import RoundPlan, round_home, trained_round
+from ..prompts.rounds import RoundPlan, round_home, trained_round
 
 Role = Literal["base", "planner", "critic", "both"]
 # (version, folder to work in, folder of the parent: None without one)

@@ -1,6 +1,5 @@
 """The resource of every asset: the lake's location and the profile."""
 
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -8,14 +7,12 @@ import dagster as dg
 from pydantic import Field
 
 from inference.roles import Roles
-from inference.settings import Limits
 from schemas import FoundryError, Table
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import TRAJECTORIES
 from training.settings import TrainingSettings
 from warehouse import Home
 
-from ..rounds.plans import rounds_of_shards
 from .process_share import share_of
 from .profile import Profile, load_profile
 
@@ -68,35 +65,6 @@ class FoundryResource(dg.ConfigurableResource):
     @cached_property
     def roles(self) -> Roles:
         return self.settings.build(self.home)
-
-    def roles_of(self, shard: str) -> Roles:
-        """Who makes a shard: the profile's roles, or those of a round, whose planner and critic
-        are the checkpoints that it began with.
-
-        Raises:
-            FoundryError: there is no such checkpoint any more.
-        """
-        plan = rounds_of_shards(self.home, [shard]).get(shard)
-        if plan is None:
-            return self.roles
-        planner, critic = (
-            self.settings.agent(role, reference, self.home)
-            for role, reference in plan.agents.items()
-        )
-        return replace(self.roles, planner=planner, critic=critic)
-
-    def limits_of(self, shard: str) -> Limits:
-        """The profile's limits; those of a round's shard also by section `rounds`."""
-        settings, limits = self.settings.rounds, self.settings.limits
-        if settings is None or not rounds_of_shards(self.home, [shard]):
-            return limits
-        return limits.model_copy(
-            update={
-                "agents": settings.in_flight,
-                "trajectories_in_flight": settings.in_flight,
-                "failure_share": max(limits.failure_share, settings.quarantine_share),
-            }
-        )
 
     @property
     def training(self) -> TrainingSettings:

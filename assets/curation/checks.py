@@ -15,6 +15,7 @@ from schemas.prompts import PROMPTS
 
 from ..core import integrity
 from ..core.checks import Rule, blocking_checks
+from ..core.duckdb_session import duckdb_session
 from ..core.foundry import FoundryResource
 from ..core.node import Node
 from ..trajectories.assets import SCORE_SET, TRAJECTORY_SET
@@ -26,7 +27,6 @@ from .assets import (
     SEQUENCE_SET,
     STEP_SET,
 )
-from .duckdb_session import duckdb_session
 
 _TRAIN_ONLY = (
     "No prompt (with `curation.split.unit: step`: no step) is in both SFT and RL, and nothing of a "

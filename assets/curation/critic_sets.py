@@ -27,6 +27,7 @@ from schemas.curation import CRITIC_RL, CRITIC_SFT
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import EncodedImage, Home, Lake
 
+from ..core.duckdb_session import add_text_function, count_reasons
 from .balance import (
     Quota,
     RowHashes,
@@ -36,7 +37,6 @@ from .balance import (
     select_copies,
     verdict_counts,
 )
-from .duckdb_session import add_text_function, count_reasons
 from .settings import BalanceSettings, CurationSettings
 from .shards import (
     ATTEMPT_KEY,

@@ -20,8 +20,8 @@ from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
 from warehouse import Home, Lake
 
+from ..core.duckdb_session import query_rows
 from .comm import import_comm, planner_row
-from .duckdb_session import query_rows
 from .settings import CurationSettings, PlannerSettings
 from .shards import (
     Columns,

@@ -26,8 +26,8 @@ from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import Home, Lake
 
+from ..core.duckdb_session import add_text_function, count_reasons
 from .critic_sets import first_generated_image, store_canvas
-from .duckdb_session import add_text_function, count_reasons
 from .settings import CurationSettings
 from .shards import (
     ATTEMPT_KEY,

@@ -28,7 +28,7 @@ from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
 from warehouse import Home, Lake
 
-from .duckdb_session import add_text_function, count_reasons
+from ..core.duckdb_session import add_text_function, count_reasons
 from .settings import CurationSettings, SequenceSettings
 from .shards import (
     Columns,

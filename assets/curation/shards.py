@@ -24,10 +24,10 @@ from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import Home, Lake
 from warehouse.partition_index import PartitionIndex
 
+from ..core.duckdb_session import open_session
 from ..core.shard_map import Group, Result, ShardMap
+from ..prompts.rounds import rounds_of_shards
 from ..reviews.opinions import ReviewShare, add_opinions, review_shares, without_opinions
-from ..rounds.plans import rounds_of_shards
-from .duckdb_session import open_session
 from .settings import CurationSettings
 
 GROUP_ROWS = 25_000  # attempts that are in memory at a time

@@ -25,13 +25,13 @@ from schemas.trajectories import SCORES
 from warehouse import Home
 from warehouse.result_formats import count_noun
 
+from ..core.duckdb_session import duckdb_session
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
+from ..prompts.rounds import own_rows, recorded_rounds, round_home, rounds_of_shards
 from ..prompts.user_requests import is_request_shard
-from ..rounds.plans import own_rows, recorded_rounds, round_home, rounds_of_shards
 from ..trajectories.estimate import loop_model_names
 from ..trajectories.forecast import ledger_forecast
-from .duckdb_session import duckdb_session
 from .exports.mixing import imported_count
 from .sampling import reduce_rows
 from .settings import BalanceSettings

@@ -18,8 +18,8 @@ from schemas.prompts import PROMPTS, PromptRow, Split
 from training.rewards.reward import Grades
 from warehouse import Home
 
+from ..core.duckdb_session import duckdb_session
 from ..core.profile import Profile
-from ..curation.duckdb_session import duckdb_session
 from .settings import EvaluationSettings, ItemSettings
 
 T = TypeVar("T")

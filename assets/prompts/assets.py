@@ -28,13 +28,12 @@ from ..core.foundry import SHARDS, FoundryResource
 from ..core.metadata import model_call_costs
 from ..core.node import Node
 from ..core.progress import progress_of
-from ..rounds.plans import recorded_rounds
 from . import bank, file_pack, input_images, metadata, user_requests
 from .expansion import add_accepted_terms, expand_packs
 from .pack import Pack, pack_tables, shard_name
 from .pack_loader import load_pack
+from .rounds import recorded_rounds
 from .shard_size import check_shard_size
-from .stretches import TrainStretch
 
 
 class PromptsConfig(dg.Config):
@@ -194,21 +193,6 @@ def prompts(
     return PROMPT_BANK.describe(context, foundry, {PROMPTS.name: len(rows)}, details, fingerprint)
 
 
-def _stretches(foundry: FoundryResource, pack: Pack) -> list[TrainStretch]:
-    """What rounds drew of a pack."""
-    size = foundry.settings.bank.shard_size
-    return [
-        TrainStretch(
-            plan.first_shard * size,
-            (plan.first_shard + len(plan.shards)) * size,
-            plan.quotas.categories,
-            plan.quotas.templates,
-        )
-        for plan in recorded_rounds(foundry.home)
-        if plan.pack == pack.name
-    ]
-
-
 def _pack_prompts(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> tuple[list[PromptRow], list[ModelCallRow], dict[str, Any]]:
@@ -217,14 +201,17 @@ def _pack_prompts(
     calls: list[ModelCallRow] = []
     details: dict[str, Any] = {}
     packs, settings = load_expanded_packs(foundry), foundry.settings
-    progress = progress_of(context)
+    progress, size = progress_of(context), settings.bank.shard_size
     for done, pack in enumerate(packs):
         progress.update(done, len(packs), f"packs; now {pack.name}")
         shards = settings.banks.get(pack.name, 0)
         run = trajectory_shards(foundry, context.instance) if pack.name == packs[0].name else 0
         file_pack.store_images(foundry.home, pack)
-        count = max(shards, run) * settings.bank.shard_size
-        built = bank.open_bank(pack, settings.bank, count, _stretches(foundry, pack))
+        count = max(shards, run) * size
+        drawn = (
+            plan.stretch(size) for plan in recorded_rounds(foundry.home) if plan.pack == pack.name
+        )
+        built = bank.open_bank(pack, settings.bank, count, [*drawn])
         details |= metadata.bank_metadata(pack.name, built)
         own = built.prompts
         if run:

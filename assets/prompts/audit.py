@@ -33,11 +33,11 @@ from schemas.trajectories import MODEL_CALLS, ModelCallRow
 from warehouse import Home
 
 from ..core.checks import blocking_checks
+from ..core.duckdb_session import duckdb_session, query_rows
 from ..core.foundry import FoundryResource
 from ..core.metadata import model_call_costs, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
-from ..curation.duckdb_session import duckdb_session, query_rows
 from .audit_rules import audit_by_rules
 from .settings import AuditSettings
 

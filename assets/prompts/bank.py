@@ -36,8 +36,8 @@ from .english import append_suffix
 from .file_pack import FileBank
 from .near_duplicates import NearDuplicates
 from .pack import Pack, Suffix, Template, TemplateSlot, prompt_id, shard_name
+from .rounds import TrainStretch, stretch_at
 from .settings import BankSettings
-from .stretches import TrainStretch, stretch_at
 from .template_fills import TemplateFill, TermChoice, choices, fill_sequence
 
 

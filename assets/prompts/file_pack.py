@@ -25,8 +25,8 @@ from warehouse import EncodedImage, Home
 
 from .near_duplicates import Content, NearDuplicates
 from .pack import Category, FilePrompt, Pack, SubCategory, Taxonomy, Template, prompt_id, shard_name
+from .rounds import TrainStretch, stretch_at
 from .settings import BankSettings
-from .stretches import TrainStretch, stretch_at
 from .template_fills import content_words
 
 INFO, PROMPTS_FILE, IMAGES = "pack.yaml", "prompts.jsonl", "images"

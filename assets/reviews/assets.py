@@ -8,10 +8,10 @@ from inference.review_log import restore_reviews
 from schemas.reviews import REVIEWS
 from warehouse import Home
 
+from ..core.duckdb_session import duckdb_session
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
 from ..core.node import Node
-from ..curation.duckdb_session import duckdb_session
 from .agreement import agreement_metadata, shard_labels
 from .opinions import ReviewShare, add_opinions, review_shares
 

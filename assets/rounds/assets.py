@@ -18,11 +18,11 @@ from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
 from ..evaluation.items import pack_name, promotion_benchmark
+from ..prompts.rounds import RoundPlan, record_state, recorded_rounds, round_home, states
 from .data import SETS, RoundSets
 from .failures import failure_rows
 from .measures import finished_round
 from .plan_retries import RetriedPlans, check_plan_retries, plan_sampler, retry_plans
-from .plans import RoundPlan, record_state, recorded_rounds, round_home, states
 from .plot import rounds_plot
 from .safeguards import Finding, few_duplicates, heldout_free, not_collapsed
 from .settings import RoundsSettings

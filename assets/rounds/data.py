@@ -29,9 +29,9 @@ from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES, PlanRow
 from warehouse import Home
 
+from ..core.duckdb_session import duckdb_session
 from ..core.foundry import FoundryResource
 from ..curation.critic_sets import build_critic_rl, build_critic_sft
-from ..curation.duckdb_session import duckdb_session
 from ..curation.exports.mixing import weighted
 from ..curation.exports.publisher import export_all
 from ..curation.planner_sets import build_planner_sft
@@ -39,8 +39,8 @@ from ..curation.sampling import row_content
 from ..curation.settings import BalanceSettings, CurationSettings
 from ..curation.steps import build_steps
 from ..evaluation.graders import has_exact_grader
+from ..prompts.rounds import RoundPlan, own_rows, recorded_rounds, round_home
 from .plan_retries import right_plans
-from .plans import RoundPlan, own_rows, recorded_rounds, round_home
 from .settings import RoundsSettings
 
 SETS = (PLANNER_SFT, CRITIC_SFT, CRITIC_RL)

@@ -8,10 +8,10 @@ from inference.backends.checkpoint.manifest import AgentRole, is_agent_of
 from schemas.rounds import FailureRow
 from warehouse import Home
 
-from ..curation.duckdb_session import duckdb_session
+from ..core.duckdb_session import duckdb_session
 from ..evaluation.items import promotion_benchmark
+from ..prompts.rounds import Quotas, RoundPlan
 from ..prompts.settings import FailureQuotaSettings
-from .plans import Quotas, RoundPlan
 
 _Z = 1.959963984540054  # of a two-sided 95 % interval
 _STEPS = """

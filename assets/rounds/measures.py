@@ -13,8 +13,8 @@ from ..evaluation.items import PARTS, benchmark_name, pack_name, promotion_bench
 from ..evaluation.summary import clustered_interval, paired_difference
 from ..evaluation.systems import System, newest_system
 from ..evaluation.variants import CANDIDATE, CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER, PROMOTED
+from ..prompts.rounds import RoundPlan, round_home
 from .data import row_counts
-from .plans import RoundPlan, round_home
 from .safeguards import round_diversity
 
 _SUCCESS = "final_success"

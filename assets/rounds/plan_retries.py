@@ -33,7 +33,7 @@ from training.registry import CheckpointRegistry
 
 from ..core.foundry import FoundryResource
 from ..evaluation.graders import has_exact_grader
-from .plans import PLANNER, RoundPlan
+from ..prompts.rounds import PLANNER, RoundPlan, limits_of_shard
 
 ASSET = "round_data"  # in whose journals and ledger the calls are
 _GRADER = SketchGrader()
@@ -91,7 +91,7 @@ async def retry_plans(
     Args:
         tries: for each request, at most.
     """
-    home, limits = foundry.home, foundry.limits_of(plan.shards[0])
+    home, limits = foundry.home, limits_of_shard(foundry, plan.shards[0])
     wrong = await _requests_without_right_plan(foundry, plan.shards)
     caller = RetryingCaller(limits)
     with ExitStack() as stack:

@@ -15,8 +15,8 @@ from schemas.trajectories import ATTEMPTS, PLANS
 from warehouse import Home
 
 from ..curation.sampling import row_content
+from ..prompts.rounds import RoundPlan, own_rows, recorded_rounds, round_home
 from .data import SETS, is_weight_copy, older_rows
-from .plans import RoundPlan, own_rows, recorded_rounds, round_home
 from .settings import SafeguardSettings
 
 _WINDOW = 100  # texts of which distinct pairs of words are counted together

@@ -29,9 +29,9 @@ from ..core.metadata import image_metadata, model_call_costs
 from ..core.node import Node
 from ..core.plotting import small_png
 from ..core.progress import progress_of
+from ..prompts.rounds import limits_of_shard, roles_of_shard, rounds_of_shards
 from ..reviews.agreement import agreement_metadata as people_agreement
 from ..reviews.agreement import shard_labels
-from ..rounds.plans import rounds_of_shards
 from .agreement import agreement_metadata
 from .contact_sheet import contact_sheet
 from .estimate import loop_model_names
@@ -114,12 +114,8 @@ SCORE_SET = Node(
 @dg.asset(**PLAN_SET.asset_args())
 def plans(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     shard, loop, progress = context.partition_key, foundry.settings.loop, progress_of(context)
-    prompts, roles, limits = (
-        foundry.prompts_of(shard),
-        foundry.roles_of(shard),
-        foundry.limits_of(shard),
-    )
-    work = engine.plan_shard(prompts, roles, foundry.home, loop, limits, progress)
+    roles, limits = roles_of_shard(foundry, shard), limits_of_shard(foundry, shard)
+    work = engine.plan_shard(foundry.prompts_of(shard), roles, foundry.home, loop, limits, progress)
     planned = asyncio.run(work)
     tables = {PLANS: planned.plans, MODEL_CALLS: planned.calls, QUARANTINE: planned.quarantine}
     return PLAN_SET.record(context, foundry, tables, model_call_costs(planned.calls))
@@ -130,12 +126,9 @@ def trajectories(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> dg.MaterializeResult:
     shard, home, loop = context.partition_key, foundry.home, foundry.settings.loop
-    roles, limits, progress = (
-        foundry.roles_of(shard),
-        foundry.limits_of(shard),
-        progress_of(context),
-    )
+    roles, limits = roles_of_shard(foundry, shard), limits_of_shard(foundry, shard)
     prompts, plans = foundry.prompts_of(shard), foundry.rows(PLANS, shard)
+    progress = progress_of(context)
     work = engine.run_shard(prompts, plans, roles, home, shard, loop, limits, progress)
     run = asyncio.run(work)
     tables = {

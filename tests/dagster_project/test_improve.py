@@ -13,10 +13,10 @@ import pytest
 from assets.checkpoints import training
 from assets.checkpoints.recipes import LINEAGE
 from assets.core.foundry import FoundryResource
+from assets.prompts.rounds import own_rows, recorded_rounds, round_home, states
 from assets.rounds.assets import findings
 from assets.rounds.data import RoundSets
 from assets.rounds.plan_retries import retry_plans
-from assets.rounds.plans import own_rows, recorded_rounds, round_home, states
 from dagster_project.definitions import definitions
 from dagster_project.improve import improve
 from dagster_project.instance import open_instance

@@ -16,8 +16,8 @@ from warehouse import Home
 from warehouse.atomic import atomic_path
 from warehouse.checksums import write_sums
 
+from ...core.duckdb_session import duckdb_session
 from ...core.metadata import markdown_section
-from ..duckdb_session import duckdb_session
 from ..settings import CurationSettings
 from ..steps import theta_of
 from .folder import CARD, ExportFolder, read_card, simulation_note

@@ -8,7 +8,7 @@ from itertools import groupby
 from inference.calls.ask import CallSite
 from warehouse import Home
 
-from ...curation.duckdb_session import duckdb_session, query_rows, shard_in
+from ...core.duckdb_session import duckdb_session, query_rows, shard_in
 
 AttemptKey = tuple[str, int, int]  # trajectory, step, iteration
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assets.curation.duckdb_session import duckdb_session
+from assets.core.duckdb_session import duckdb_session
 from assets.curation.settings import CurationSettings, FilterSettings
 from assets.curation.steps import build_steps, theta_of
 from schemas import Row

@@ -11,8 +11,8 @@ from assets.core.profile import load_profile
 from assets.curation.targets import Growth, SetProgress, own_target
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
+from assets.prompts.rounds import RoundPlan, record_plan, round_home
 from assets.prompts.settings import BankSettings
-from assets.rounds.plans import RoundPlan, record_plan, round_home
 from inference.calls.forecast import Interval
 from schemas import FoundryError
 from schemas.curation import PLANNER_SFT, PlannerSftRow

@@ -6,8 +6,8 @@ import pytest
 
 from assets.prompts.bank import PromptBank
 from assets.prompts.pack_loader import load_pack
+from assets.prompts.rounds import TrainStretch
 from assets.prompts.settings import BankSettings, FailureQuotaSettings
-from assets.prompts.stretches import TrainStretch
 from assets.rounds.failures import bounded_weights, quotas_of, wilson_interval
 from schemas.rounds import FailureRow
 

@@ -4,7 +4,7 @@ import duckdb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assets.curation.duckdb_session import add_text_function
+from assets.core.duckdb_session import add_text_function
 from inference.agent_prompts.formatting import critic_answer
 from inference.roles import Verdict
 

@@ -1,20 +1,28 @@
 """What was decided about rounds, in a journal of the home: the lineage follows from it.
 
 A round's shards are made by the agents that were promoted when it began, whatever is promoted
-later; its prompts follow the quotas of that moment; its sets are trained on once they are checked.
+later; its prompts are a stretch of the bank, drawn by the quotas of that moment; its sets are
+trained on once they are checked. A bank is a function of pack, seed and these stretches: what is
+recorded never changes, so neither do a round's prompts, nor those before and after it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import Field
 
 from inference.backends.checkpoint.manifest import AgentRole
+from inference.roles import Roles
+from inference.settings import Limits
 from schemas import Table
 from schemas.prompts import PROMPTS
 from schemas.yaml_config import ConfigModel
 from warehouse import Home
+
+from ..core.foundry import FoundryResource
+from .pack import Pack
 
 _JOURNALS, _JOURNAL = "rounds", "rounds"
 PLANNER, CRITIC = "planner_sft_checkpoint", "critic_rl_checkpoint"
@@ -26,6 +34,42 @@ class Quotas(ConfigModel):
 
     categories: dict[str, float] = Field({}, description="Category -> times its share")
     templates: dict[str, float] = Field({}, description="Template -> how often its turn comes")
+
+
+@dataclass(frozen=True)
+class TrainStretch:
+    """Prompts number `start` to `end` (exclusive) of a bank.
+
+    Args:
+        categories: category -> how many times its share; 1 where one is missing.
+        templates: template -> weight of its turns, likewise.
+    """
+
+    start: int
+    end: int
+    categories: Mapping[str, float] = field(default_factory=dict)
+    templates: Mapping[str, float] = field(default_factory=dict)
+
+    def weight(self, template: str) -> float:
+        return self.templates.get(template, 1.0)
+
+    def subcategories(self, pack: Pack, order: Sequence[str]) -> Iterator[str]:
+        """The sub-category of each prompt: training ones, evenly spread by their weights.
+
+        Smooth weighted round-robin: after any number of prompts, each has its share within 1.
+        """
+        weights = {
+            sub: self.categories.get(pack.category_of[sub], 1.0)
+            for sub in order
+            if not pack.subcategories[sub].heldout
+        }
+        credit, total = dict.fromkeys(weights, 0.0), sum(weights.values())
+        for _ in range(self.start, self.end):
+            for sub, weight in weights.items():
+                credit[sub] += weight
+            chosen = max(credit, key=credit.__getitem__)
+            credit[chosen] -= total
+            yield chosen
 
 
 class RoundPlan(ConfigModel):
@@ -45,6 +89,12 @@ class RoundPlan(ConfigModel):
         """Role -> name@version of the checkpoint."""
         return {"planner": f"{PLANNER}@{self.planner}", "critic": f"{CRITIC}@{self.critic}"}
 
+    def stretch(self, shard_size: int) -> TrainStretch:
+        """What it drew of its pack's bank."""
+        start = self.first_shard * shard_size
+        end = start + len(self.shards) * shard_size
+        return TrainStretch(start, end, self.quotas.categories, self.quotas.templates)
+
 
 def recorded_rounds(home: Home) -> list[RoundPlan]:
     """All rounds, those that are not finished included, in their order."""
@@ -56,6 +106,42 @@ def rounds_of_shards(home: Home, shards: Iterable[str]) -> dict[str, RoundPlan]:
     """Those of the shards that a round made -> that round."""
     made = {shard: plan for plan in recorded_rounds(home) for shard in plan.shards}
     return {shard: made[shard] for shard in shards if shard in made} if made else {}
+
+
+def stretch_at(stretches: Sequence[TrainStretch], number: int) -> TrainStretch | None:
+    """The stretch that a prompt's number is in."""
+    return next((each for each in stretches if each.start <= number < each.end), None)
+
+
+def roles_of_shard(foundry: FoundryResource, shard: str) -> Roles:
+    """Who makes a shard: the profile's roles, or those of a round, whose planner and critic are the
+    checkpoints that it began with.
+
+    Raises:
+        FoundryError: there is no such checkpoint any more.
+    """
+    plan = rounds_of_shards(foundry.home, [shard]).get(shard)
+    if plan is None:
+        return foundry.roles
+    planner, critic = (
+        foundry.settings.agent(role, reference, foundry.home)
+        for role, reference in plan.agents.items()
+    )
+    return replace(foundry.roles, planner=planner, critic=critic)
+
+
+def limits_of_shard(foundry: FoundryResource, shard: str) -> Limits:
+    """The profile's limits; those of a round's shard also by section `rounds`."""
+    settings, limits = foundry.settings.rounds, foundry.settings.limits
+    if settings is None or not rounds_of_shards(foundry.home, [shard]):
+        return limits
+    return limits.model_copy(
+        update={
+            "agents": settings.in_flight,
+            "trajectories_in_flight": settings.in_flight,
+            "failure_share": max(limits.failure_share, settings.quarantine_share),
+        }
+    )
 
 
 def states(home: Home) -> dict[int, State]:
