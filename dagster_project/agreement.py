@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assets.benchmarks.agreement import Agreement, agreement, disagreements, sampled
 from assets.benchmarks.catalogue import official_files, open_benchmark
 from assets.benchmarks.judging import EXACT_JUDGE, judge_answers
 from assets.benchmarks.opening.arena import ASSET, judge_duels
@@ -20,6 +19,7 @@ from assets.benchmarks.settings import (
 )
 from assets.core.profile import Profile
 from assets.core.progress import progress_factory
+from assets.core.statistics import Agreement, agreement, disagreements, sampled
 from inference.calls.hashing import stable_hash
 from inference.roles import BenchmarkJudge
 from schemas import FoundryError

@@ -31,9 +31,10 @@ from training.settings import PromotionMargins, TrainingSettings
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
 from ..core.node import Node
+from ..core.statistics import Interval, Observation, Values, paired_difference
 from ..evaluation.items import pack_name, promotion_benchmark
+from ..evaluation.metrics import observation_of
 from ..evaluation.settings import EvaluationSettings
-from ..evaluation.summary import Interval, Measured, Values, paired_difference
 from ..evaluation.systems import (
     System,
     candidate_systems,
@@ -103,6 +104,7 @@ class Rules:
             resamples=settings.resamples,
             confidence=1 - 2 * tail,
         )
+        assert difference is not None  # `assess` knows that they have common items
         margin = getattr(self.training.promotion_margin, metric)
         return Comparison(metric, best, difference, margin)
 
@@ -189,13 +191,13 @@ def values_by_system(
     rows: Iterable[EvaluationRow], benchmark: str, variants: Mapping[str, System]
 ) -> dict[System, SystemValues]:
     """Values of systems on a benchmark, from the rows that were made with their versions."""
-    values: dict[System, dict[str, dict[Measured, float]]] = {
+    values: dict[System, dict[str, dict[Observation, float]]] = {
         system: defaultdict(dict) for system in variants.values()
     }
     for row in rows:
         system = variants.get(row.variant) if row.training_seed is None else None
         if system and row.benchmark == benchmark and _made_by(row, system):
-            values[system][row.metric][Measured.of(row)] = row.value
+            values[system][row.metric][observation_of(row)] = row.value
     return {**values}
 
 

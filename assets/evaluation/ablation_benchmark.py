@@ -31,9 +31,10 @@ from ..benchmarks.results import evaluate_run
 from ..benchmarks.runs import BenchmarkRun, BenchmarkRuns, origin_of
 from ..core.foundry import FoundryResource
 from ..core.profile import Profile
+from ..core.statistics import Observation
 from .agents import AgentFactory
+from .metrics import Summary
 from .settings import EvaluationSettings
-from .summary import Measured, Summary
 from .variants import Variant
 
 _PREFIX = "ablation-"
@@ -74,12 +75,12 @@ def benchmark_summary(
     scores: dict[Variant, list[BenchmarkScoreRow]], settings: EvaluationSettings
 ) -> Summary:
     """The metrics of items, with intervals over items."""
-    values: dict[str, dict[str, dict[Measured, float]]] = {}
+    values: dict[str, dict[str, dict[Observation, float]]] = {}
     for variant, rows in scores.items():
         own = values.setdefault(variant.name, {})
         for row in rows:
             if row.value is not None:
-                measured = Measured(row.item_id, row.item_id, variant.training_seed)
+                measured = Observation(row.item_id, row.item_id, variant.training_seed)
                 own.setdefault(row.metric, {})[measured] = row.value
     return Summary(values, settings)
 

@@ -16,15 +16,8 @@ from ..core.integrity import Violations
 from ..core.metadata import table_metadata
 from ..core.node import Node
 from .assets import ABLATION, EVALUATION, ablation_variants, evaluation, evaluation_variants
+from .metrics import METRICS
 from .reported import changed_since_reported
-
-_BINARY_METRICS = (
-    "plan_valid",
-    "plan_correct",
-    "verdict_accuracy_true",
-    "verdict_accuracy_false",
-    "final_success",
-)
 
 
 def _evaluation_checks(
@@ -66,13 +59,7 @@ def _held_out_prompts(foundry: FoundryResource) -> set[str]:
 
 
 def _in_range(metric: str, value: float) -> bool:
-    if metric in _BINARY_METRICS:
-        return value in (0.0, 1.0)
-    if metric == "step_reward":
-        return -1 <= value <= 1
-    if metric == "criteria_met":
-        return 0 <= value <= 1
-    return abs(value) <= 10 if metric == "refined_gain" else value >= 0
+    return metric in METRICS and METRICS[metric].allows(value)
 
 
 evaluation_checks = _evaluation_checks(

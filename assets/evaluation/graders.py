@@ -15,9 +15,10 @@ from ..core.foundry import FoundryResource
 from ..core.profile import Profile
 from ..prompts.pack_loader import load_pack
 from .items import pack_name
+from .metrics import METRICS
 
 JUDGE = "judge"  # the asset in whose journal judgements are stored
-_GRADED_METRICS = ("plan_valid", "plan_correct", "final_success")
+_GRADED_METRICS = [metric.name for metric in METRICS.values() if metric.source == "grader"]
 
 
 @contextmanager

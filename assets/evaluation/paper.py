@@ -12,10 +12,9 @@ from typing import Literal
 
 from ..benchmarks.report.published import published_table
 from ..benchmarks.ueval.scores import IMAGE, TEXT
-from .summary import Interval, Summary
+from ..core.statistics import Interval
+from .metrics import SUCCESS, Summary
 from .variants import VARIANTS
-
-MEASURE = "final_success"
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def _percentages(summary: Summary, name: str, metrics: Sequence[str]) -> dict[st
     return row
 
 
-def relations(summary: Summary, measure: str = MEASURE) -> list[Relation]:
+def relations(summary: Summary, measure: str = SUCCESS) -> list[Relation]:
     """What is here of each relation of the paper's table 5, by a metric."""
     return [
         Relation(
@@ -143,7 +142,7 @@ def relations(summary: Summary, measure: str = MEASURE) -> list[Relation]:
     ]
 
 
-def relations_table(summary: Summary, measure: str = MEASURE) -> list[dict[str, object]]:
+def relations_table(summary: Summary, measure: str = SUCCESS) -> list[dict[str, object]]:
     """A row per relation: the paper's gap, ours with its interval, and the outcome."""
     return [
         {
@@ -163,8 +162,8 @@ def _gap_of_paper(relation: Relation) -> float:
 
 
 def _row(summary: Summary, name: str) -> dict[str, object]:
-    ours, calls = summary.mean(name, MEASURE), summary.mean(name, "generator_calls")
-    paper, spread = TABLE_5.get(name), summary.spread(name, MEASURE)
+    ours, calls = summary.mean(name, SUCCESS), summary.mean(name, "generator_calls")
+    paper, spread = TABLE_5.get(name), summary.spread(name, SUCCESS)
     return {
         "variant": name,
         "final pictures right, here": f"{ours}" if ours else "–",

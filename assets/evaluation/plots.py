@@ -9,9 +9,10 @@ from schemas.prompts import PromptRow
 from warehouse import ImageStore
 
 from ..core.plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, figure_png, new_figure, small_png
+from ..core.statistics import Interval
 from ..trajectories.contact_sheet import contact_sheet
-from .paper import MEASURE, TABLE_5
-from .summary import Interval, Summary
+from .metrics import SUCCESS, Summary
+from .paper import TABLE_5
 from .variants import VARIANTS
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def beside_paper_plot(summary: Summary) -> bytes:
     figures = new_figure(1.9 + 0.34 * len(names), "What each part contributes", columns=2)
     with figures as (figure, (ours, theirs)):
         ours.set_title("Final pictures right, here", fontsize=10)
-        _dots(ours, [summary.mean(name, MEASURE) for name in names], 0.0, OTHER)
+        _dots(ours, [summary.mean(name, SUCCESS) for name in names], 0.0, OTHER)
         ours.set_xlim(-0.03, 1.03)
         theirs.set_title("UEval of pictures, paper's table 5", fontsize=10)
         published = [

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from schemas.training import EvaluationRow
 
 from .items import is_test
-from .paper import MEASURE, relations_table
+from .metrics import METRICS, SUCCESS, Summary
+from .paper import relations_table
 from .settings import EvaluationSettings
-from .summary import Summary
 
 # Variant -> what README calls it.
 _ROWS = {
@@ -21,13 +21,6 @@ _ROWS = {
     "full_rl_sampled": "+ critic, reinforced, answers sampled",
 }
 _OTHERS = "-heldout-category-test"  # requests of categories that were never trained on
-_COLUMNS = {
-    "plan_correct": "plans right",
-    "verdict_accuracy_true": "good pictures judged right",
-    "verdict_accuracy_false": "bad pictures judged right",
-    "step_reward": "step reward",
-    MEASURE: "sequences that end as requested",
-}
 
 
 def test_summaries(
@@ -50,15 +43,16 @@ def agents_table(summary: Summary) -> list[dict[str, object]]:
     rows = []
     for variant in filter(summary.variants.__contains__, _ROWS):
         row: dict[str, object] = {"": _ROWS[variant]}
-        for metric, title in _COLUMNS.items():
-            row[title] = _cell(summary, variant, metric)
+        for metric in METRICS.values():
+            if metric.label:
+                row[metric.label] = _cell(summary, variant, metric.name)
         rows.append(row)
     return rows
 
 
 def measured_by(summary: Summary) -> str:
     """Requests, training seeds and confidence of the numbers, in a sentence."""
-    outcomes = [each for values in summary.values.values() for each in values.get(MEASURE, {})]
+    outcomes = [each for values in summary.values.values() for each in values.get(SUCCESS, {})]
     requests = len({each.request for each in outcomes})
     seeds = {each.training_seed for each in outcomes}
     return (

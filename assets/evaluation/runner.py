@@ -17,9 +17,9 @@ from .agents import AgentFactory
 from .graders import describe_grader, open_grader
 from .items import Benchmark, load_benchmarks, pack_name
 from .measure import ASSET, evaluate_variant
+from .metrics import SUCCESS, Summary, differences_table, means_table
 from .plots import final_images_sheet, interval_plot
 from .settings import EvaluationSettings
-from .summary import Summary, differences_table, means_table
 from .variants import Variant
 
 # (home, pack, settings, score from which "true" is correct)
@@ -137,7 +137,7 @@ def comparison_metadata(
 
 def _success(summary: Summary, variant: str) -> dict[str, float]:
     """Whether final images are right, by request, under the first training seed."""
-    values = summary.values.get(variant, {}).get("final_success", {})
+    values = summary.values.get(variant, {}).get(SUCCESS, {})
     found: dict[str, float] = {}
     for measured in sorted(values, key=lambda each: each.training_seed or 0):
         found.setdefault(measured.item, values[measured])

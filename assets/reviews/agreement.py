@@ -12,8 +12,8 @@ from schemas.training import EvaluationRow
 from schemas.trajectories import ATTEMPTS, SCORES
 from warehouse import Home
 
-from ..benchmarks.agreement import Agreement, agreement
 from ..core.metadata import table_metadata
+from ..core.statistics import Agreement, agreement
 from .opinions import add_opinions
 
 # Who -> attempt (`trajectory/step/iteration`) -> accepted or rejected; None: no opinion.

@@ -2,18 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from math import sqrt
 
 from inference.backends.checkpoint.manifest import AgentRole, is_agent_of
 from schemas.rounds import FailureRow
 from warehouse import Home
 
 from ..core.duckdb_session import duckdb_session
+from ..core.statistics import wilson_interval
 from ..evaluation.items import promotion_benchmark
 from ..prompts.rounds import Quotas, RoundPlan
 from ..prompts.settings import FailureQuotaSettings
 
-_Z = 1.959963984540054  # of a two-sided 95 % interval
 _STEPS = """
     CREATE TEMP TABLE step_outcomes AS
     SELECT trajectory_id, step_number, any_value(critic) AS critic,
@@ -67,14 +66,6 @@ def failure_rows(home: Home, pack: str, accept_at_least: float) -> list[FailureR
         connection.execute(sql, {k: v for k, v in values.items() if f"${k}" in sql})
     records = connection.sql(_RATES).to_arrow_table().to_pylist()
     return [FailureRow(**each, **_rate(each["failures"], each["count"])) for each in records]
-
-
-def wilson_interval(failures: int, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson 1927); `count` is at least 1."""
-    share, z2 = failures / count, _Z * _Z
-    centre = (share + z2 / (2 * count)) / (1 + z2 / count)
-    half = _Z * sqrt(share * (1 - share) / count + z2 / (4 * count * count)) / (1 + z2 / count)
-    return min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half))  # of rounding
 
 
 def _rate(failures: int, count: int) -> dict[str, float]:

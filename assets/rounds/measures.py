@@ -9,8 +9,8 @@ from training.registry import CheckpointRegistry
 
 from ..checkpoints.promotion import assess_candidates, values_by_system
 from ..core.foundry import FoundryResource
+from ..core.statistics import clustered_interval, paired_difference
 from ..evaluation.items import PARTS, benchmark_name, pack_name, promotion_benchmark
-from ..evaluation.summary import clustered_interval, paired_difference
 from ..evaluation.systems import System, newest_system
 from ..evaluation.variants import CANDIDATE, CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER, PROMOTED
 from ..prompts.rounds import RoundPlan, round_home
@@ -61,11 +61,7 @@ def round_measures(foundry: FoundryResource, after: System, before: System) -> l
                 continue
             theirs = values[before].get(metric, {})
             mean = clustered_interval(ours, **bootstrap)
-            gain = (
-                paired_difference(ours, theirs, **bootstrap)
-                if ours.keys() & theirs.keys()
-                else None
-            )
+            gain = paired_difference(ours, theirs, **bootstrap)
             measures.append(
                 RoundMeasure(
                     benchmark=benchmark,

@@ -10,7 +10,7 @@ from .options import HomeOption, ProfileOption, enable_interrupts
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from assets.evaluation.summary import Interval
+    from assets.core.statistics import Interval
 
     from ..replay import ReplayReport
 

@@ -22,7 +22,7 @@ from schemas.benchmarks import BenchmarkAnswerRow
 from warehouse import Home, ImageStore
 from warehouse.atomic import atomic_write
 
-from ..agreement import Agreement, agreement, disagreements
+from ...core.statistics import Agreement, agreement, disagreements
 from .published import published_table
 from .run import Difference, Run, compare_runs, item_differences, run_names
 

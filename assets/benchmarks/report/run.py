@@ -20,7 +20,7 @@ from schemas.benchmarks import (
 )
 from warehouse import Home
 
-from ...evaluation.summary import Interval, mean_interval
+from ...core.statistics import Interval, mean_interval
 from ..results import STEP_METRIC
 
 _RESAMPLES = 2000

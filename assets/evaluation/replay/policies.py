@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from ...benchmarks.agreement import Agreement, agreement
-from ..summary import Interval, mean_interval
+from ...core.statistics import Agreement, Interval, agreement, mean_interval
 from .judging import Verdicts
 from .recorded import Chain, RecordedAttempt
 

@@ -3,8 +3,8 @@
 import pytest
 
 from assets.checkpoints.promotion import METRICS, Rules, assess, choose, decide, values_by_system
+from assets.core.statistics import Observation
 from assets.evaluation.settings import EvaluationSettings
-from assets.evaluation.summary import Measured
 from assets.evaluation.systems import System
 from assets.evaluation.variants import CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER
 from schemas.training import EvaluationRow
@@ -15,7 +15,7 @@ OLD, NEW = System("p0", "c0"), System("p1", "c1")
 
 
 def item(number):
-    return Measured(f"request-{number}", f"item-{number}")
+    return Observation(f"request-{number}", f"item-{number}")
 
 
 def values(share=1.0, **shares):
@@ -102,7 +102,9 @@ def test_items_of_one_request_are_not_taken_for_independent():
     """Ten requests of ten items each: the whole loss is one request's, so nothing is shown."""
 
     def grouped(wrong):
-        items = {Measured(f"request-{i // 10}", f"item-{i}"): float(i >= wrong) for i in range(100)}
+        items = {
+            Observation(f"request-{i // 10}", f"item-{i}"): float(i >= wrong) for i in range(100)
+        }
         return dict.fromkeys(METRICS, items)
 
     alone = assessed(values(0.9), values())
@@ -214,7 +216,7 @@ def test_only_rows_of_the_systems_own_versions_count():
     def found(*rows):
         return values_by_system(rows, BENCHMARK, {"full_rl": NEW})[NEW]
 
-    assert found(row()) == {"step_reward": {Measured("request", "item"): 1.0}}
+    assert found(row()) == {"step_reward": {Observation("request", "item"): 1.0}}
     assert found(row(critic="c1-afb2ea1d")) == found(row()), "at a server"
     test_items = row(benchmark="sketchbook-heldout-test")
     others = row("p0"), row("p11"), row(critic="c0-afb2ea1d")

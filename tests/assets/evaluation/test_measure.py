@@ -11,8 +11,8 @@ from assets.core.profile import load_profile
 from assets.evaluation.agents import AcceptAllCritic, PassthroughPlanner
 from assets.evaluation.items import Benchmark, is_test, load_benchmarks, part_of
 from assets.evaluation.measure import BenchmarkResult, evaluate_variant
+from assets.evaluation.metrics import Summary
 from assets.evaluation.settings import EvaluationSettings
-from assets.evaluation.summary import Summary
 from assets.evaluation.variants import Variant
 from inference.backends.sketch.agents import SketchGenerator
 from inference.calls.progress import NullProgress

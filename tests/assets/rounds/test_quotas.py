@@ -4,11 +4,12 @@ from collections import Counter
 
 import pytest
 
+from assets.core.statistics import wilson_interval
 from assets.prompts.bank import PromptBank
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.rounds import TrainStretch
 from assets.prompts.settings import BankSettings, FailureQuotaSettings
-from assets.rounds.failures import bounded_weights, quotas_of, wilson_interval
+from assets.rounds.failures import bounded_weights, quotas_of
 from schemas.rounds import FailureRow
 
 SETTINGS = BankSettings(shard_size=50)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from assets.benchmarks.agreement import agreement, disagreements, kappa_interval, sampled
 from assets.benchmarks.opening.scores import agreement_labels, read_duels
+from assets.core.statistics import agreement, disagreements, kappa_interval, sampled
 
 # Cohen's textbook form: 20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no.
 PAIRS = [("yes", "yes")] * 20 + [("yes", "no")] * 5 + [("no", "yes")] * 10 + [("no", "no")] * 15
