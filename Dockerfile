@@ -8,13 +8,13 @@ ARG TORCH=cpu
 ENV UV_TORCH_BACKEND=${TORCH} UV_LINK_MODE=copy
 WORKDIR /opt/interleave
 COPY requirements requirements
-COPY training/environments/installers.py training/environments/
+COPY inference/environments/installers.py inference/environments/
 RUN python3 -m venv .venv \
     && .venv/bin/python -m pip install --no-cache-dir -q $(grep ^uv== requirements/core.txt)
 # uv does not take an empty one.
 RUN [ -n "$UV_TORCH_BACKEND" ] || unset UV_TORCH_BACKEND; \
     for pins in core cluster; do \
-        .venv/bin/python training/environments/installers.py requirements/$pins.txt || exit 1; \
+        .venv/bin/python inference/environments/installers.py requirements/$pins.txt || exit 1; \
     done; \
     rm -rf /root/.cache
 COPY . .

@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in $(CANDIDATES); do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 # uv where it works, else pip.
-INSTALL := $(BIN)/python training/environments/installers.py
+INSTALL := $(BIN)/python inference/environments/installers.py
 SIZE ?= demo
 PROFILE ?= sketch
 TESTS ?= tests

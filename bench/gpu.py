@@ -470,7 +470,7 @@ def _save(path: Path, name: str, is_tiny: bool, numbers: Numbers) -> None:
 
 
 def _environment(purpose: Any, is_tiny: bool) -> Path:
-    from training.environments import ensure_environment
+    from inference.environments import ensure_environment
 
     hardware: Any = "cpu" if is_tiny else "gpu"
     return ensure_environment(purpose, hardware, lambda line: print(line, file=sys.stderr))
@@ -478,7 +478,7 @@ def _environment(purpose: Any, is_tiny: bool) -> Path:
 
 def _inside(python: Path, name: str, options: Mapping[str, Any]) -> Numbers:
     """What a function of this file returns in another environment, or the error it ended with."""
-    from training.serving.agents import compiler_variables
+    from inference.servers.vllm import compiler_variables
 
     command = [str(python), "-P", __file__, "--inside", name, json.dumps(options)]
     variables = {**os.environ, **compiler_variables(python), "HF_HUB_OFFLINE": "1"}

@@ -14,8 +14,8 @@ import yaml
 from PIL import Image
 
 from inference.calls.progress import NullProgress
+from inference.environments import ensure_environment
 from training.base_model.driver import packaged_model
-from training.environments import ensure_environment
 from training.launch.jobs import LauncherSettings
 from training.launch.launcher import run_job
 from training.sft.driver import sft_job

@@ -20,12 +20,19 @@ from inference.agent_prompts.templates import SUFFIX, version_of
 from inference.backends.health_check import PROVIDERS, check_endpoint
 from inference.backends.model_files import cached_file, download_command
 from inference.backends.providers.settings import EndpointSettings, RemoteModel
+from inference.environments import (
+    Purpose,
+    driver_cuda,
+    environment_of,
+    gpu_bytes,
+    gpus,
+    pinned_cuda,
+)
 from inference.servers.ray_jobs import gpus_of_nodes
 from inference.servers.settings import AgentServer, ImageServer
+from inference.servers.vllm import missing_compilers
 from schemas import FoundryError
 from training.base_model.settings import BaseModelSettings
-from training.environments import Purpose, driver_cuda, environment_of, gpu_bytes, gpus, pinned_cuda
-from training.serving.agents import missing_compilers
 from warehouse import Home
 
 _TIMEOUT_SECONDS = 5.0

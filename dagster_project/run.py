@@ -189,7 +189,7 @@ def _next_shards(foundry: FoundryResource, instance: dg.DagsterInstance, count: 
 def _prepare_environments(foundry: FoundryResource) -> None:
     """Make the trainers' environments while the data is made, if trainings run on this machine; a
     failure is the training's to say."""
-    from training.environments import Extra, Purpose, ensure_environment
+    from inference.environments import Extra, Purpose, ensure_environment
     from training.sft.recipe import read_recipe
 
     settings = foundry.training

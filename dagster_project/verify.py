@@ -24,12 +24,13 @@ from assets.checkpoints.training import TrainingRecord, checkpoint_row
 from assets.core.foundry import FoundryResource
 from assets.core.node import NODES, Node, lineage
 from assets.curation.exports.verification import export_checks
+from inference.backends.checkpoint.manifest import RECORD
 from inference.review_log import restore_reviews
 from schemas import TABLES, BadImageError, FoundryError, StorageError, Table
 from schemas.reviews import REVIEWS
 from schemas.training import CHECKPOINTS
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
-from training.registry import RECORD, CheckpointRegistry
+from training.registry import CheckpointRegistry
 from training.verification import checkpoint_checks
 from warehouse import EncodedImage, Home, Journal
 from warehouse.atomic import atomic_write

@@ -37,7 +37,7 @@ def home(tmp_path) -> Home:
 @pytest.fixture(scope="session")
 def vllm_python() -> Path:
     """Interpreter of vLLM for CPU; made on first use, and a skipped test where it cannot be."""
-    from training.environments import ensure_environment
+    from inference.environments import ensure_environment
 
     try:
         return ensure_environment("agents", "cpu")

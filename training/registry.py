@@ -11,10 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from inference.backends.checkpoint import promotions
-from inference.backends.checkpoint.manifest import CheckpointError, checkpoint_rows, find_checkpoint
+from inference.backends.checkpoint.manifest import (
+    CheckpointError,
+    checkpoint_folder,
+    checkpoint_rows,
+    find_checkpoint,
+    is_complete_folder,
+    usable_folder,
+)
 from inference.backends.checkpoint.promotions import RegistryEvent
 from schemas import StorageError
 from schemas.training import CHECKPOINTS, CheckpointRow, CheckpointStatus
@@ -22,9 +27,7 @@ from warehouse import Home
 from warehouse.atomic import remove
 from warehouse.file_lock import exclusive_lock
 from warehouse.garbage import Garbage
-from warehouse.storage import safe_name
 
-RECORD = "training.json"  # results of its training, and the `files` of the folder
 _LOCK_SECONDS = 60.0  # a change takes milliseconds, over a network seconds
 
 
@@ -36,8 +39,7 @@ class CheckpointRegistry:
 
     def folder(self, name: str, version: str, area: str = "checkpoints") -> Path:
         """The folder of a checkpoint, which need not exist yet."""
-        parts = safe_name(name, "checkpoint"), safe_name(version, "version")
-        return self.home.local.absolute().joinpath(area, *parts)
+        return checkpoint_folder(name, version, self.home, area)
 
     def job_folder(self, name: str, version: str) -> Path:
         """The working folder of a trainer: its own checkpoints and logs, from which it resumes."""
@@ -69,13 +71,7 @@ class CheckpointRegistry:
         Raises:
             CheckpointError: there is no such version, or its folder is incomplete.
         """
-        self.find(name, version)
-        if not is_complete_folder(folder := self.folder(name, version)):
-            raise CheckpointError(
-                f"{name} {version}: {folder} is incomplete; run `interleave run --select {name}` "
-                "to make it again"
-            )
-        return folder
+        return usable_folder(name, version, self.home)
 
     def rows(self, name: str | None = None) -> list[CheckpointRow]:
         """All checkpoints, or those of a name, oldest first."""
@@ -184,20 +180,6 @@ def _own_bytes(path: Path) -> int:
     """Bytes that go with a file or folder: not those of files that a checkpoint links as well."""
     stats = [each.lstat() for each in (path, *path.rglob("*")) if not each.is_dir()]
     return sum(stat.st_size for stat in stats if stat.st_nlink == 1)
-
-
-def is_complete_folder(folder: Path) -> bool:
-    """Whether every file of a checkpoint's folder exists, also as the target of a link."""
-    files = recorded_files(folder)
-    return files is not None and all((folder / name).exists() for name in files)
-
-
-def recorded_files(folder: Path) -> list[str] | None:
-    """Files of a checkpoint's folder by its record; None: it has no record that can be read."""
-    try:
-        return list(orjson.loads((folder / RECORD).read_bytes())["files"])
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
-        return None
 
 
 def _status(version: str, history: Sequence[RegistryEvent]) -> CheckpointStatus:

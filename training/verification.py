@@ -5,12 +5,13 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from inference.backends.checkpoint.manifest import recorded_files
 from schemas import FoundryError
 from warehouse import Home
 from warehouse.checksums import SUMS_FILE, differing_files, read_sums
 from warehouse.verify import Check, Damage
 
-from .registry import CheckpointRegistry, recorded_files
+from .registry import CheckpointRegistry
 
 
 def checkpoint_checks(home: Home) -> Iterator[Check]:

@@ -14,13 +14,13 @@ from typing import Any, Literal
 from inference.backends.factory import Backends
 from inference.backends.providers.settings import RemoteModel
 from inference.calls.hashing import content_digest
+from inference.environments import Hardware, pinned_version
 from schemas import FoundryError, Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.imports import IMPORTS
 from schemas.yaml_config import ConfigModel
 from training.base_model.driver import base_model_job, packaged_model
 from training.base_model.settings import BaseModelSettings
-from training.environments import Hardware, pinned_version
 from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import TrainerJob

@@ -18,16 +18,22 @@ import yaml
 from pydantic import Field
 
 from inference.agent_prompts.templates import is_file, stored_name
-from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest, PromptName
+from inference.backends.checkpoint.manifest import (
+    MANIFEST_FILE,
+    RECORD,
+    Manifest,
+    PromptName,
+    is_complete_folder,
+)
 from inference.calls.hashing import content_digest
+from inference.environments import gpus
 from schemas import FoundryError
 from schemas.training import CheckpointRow
 from schemas.yaml_config import ConfigModel
-from training.environments import gpus
 from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import TrainerJob, TrainingProgress
 from training.launch.launcher import run_job
-from training.registry import RECORD, CheckpointRegistry, is_complete_folder
+from training.registry import CheckpointRegistry
 from training.settings import TrainingSettings
 from warehouse.atomic import atomic_path
 from warehouse.checksums import write_sums

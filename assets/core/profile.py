@@ -17,6 +17,7 @@ from pydantic import (
 
 from inference.backends.checkpoint.manifest import is_at_hub_alone
 from inference.backends.factory import Backends
+from inference.environments import gpus
 from inference.generator_mix import generator_shares
 from inference.loop import check_conditioning
 from inference.roles import Roles
@@ -25,7 +26,6 @@ from inference.settings import Limits, LoopSettings
 from schemas import FoundryError
 from schemas.errors import first_problem
 from schemas.yaml_config import ConfigModel, added_field, load_document, read_yaml
-from training.environments import gpus
 from training.settings import TrainingSettings
 from warehouse import Home
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from inference.backends.diffusers.model_selection import select_model
 from inference.backends.diffusers.registry import DiffusersSettings
 from inference.backends.model_files import cached_file, weights_bytes
+from inference.environments import COMPLETE, Hardware, Purpose, environment_of
 from inference.servers.settings import AgentServer, ImageServer, Server
 from schemas import FoundryError
 from training.base_model.driver import packaged_model
 from training.base_model.settings import BaseModelSettings
-from training.environments import COMPLETE, Hardware, Purpose, environment_of
 from training.grpo.recipe import GrpoSettings
 from training.model_size import (
     GRPO_CHECKPOINT_BYTES,

@@ -4,11 +4,17 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from inference.backends.checkpoint.manifest import CheckpointError, newest, read_manifest
+from inference.backends.checkpoint.manifest import (
+    RECORD,
+    CheckpointError,
+    is_complete_folder,
+    newest,
+    read_manifest,
+)
 from schemas import FoundryError
 from schemas.errors import first_problem
 from schemas.training import CheckpointRow
-from training.registry import RECORD, CheckpointRegistry, is_complete_folder
+from training.registry import CheckpointRegistry
 from warehouse import Home
 from warehouse.atomic import atomic_path
 from warehouse.checksums import write_sums

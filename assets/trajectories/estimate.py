@@ -20,13 +20,13 @@ from inference.backends.providers.settings import EndpointSettings, ProviderSett
 from inference.backends.providers.spending import SpendingFile
 from inference.calls.ensemble import Ensemble
 from inference.calls.scoring import callees
+from inference.environments import gpus as gpus_here
 from inference.generator_mix import generator_shares
 from inference.generator_pair import GeneratorPair
 from inference.roles import Backend, Generator, Roles, qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import EVALUATIONS, RUBRICS
 from schemas.trajectories import LOOP_ROLES, TRAJECTORIES, Role
-from training.environments import gpus as gpus_here
 from warehouse import Home
 from warehouse.sql import verify_referenced
 from warehouse.views import connect

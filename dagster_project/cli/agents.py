@@ -9,7 +9,7 @@ import typer
 from .options import HomeOption
 
 if TYPE_CHECKING:
-    from training.serving.agents import ServableAgent, ServerSettings
+    from inference.servers.vllm import ServableAgent, ServerSettings
     from warehouse import Home
 
 _LINE_LENGTH = 100  # of vLLM's log, in the moving status line
@@ -43,8 +43,8 @@ def serve(
     home: HomeOption = ".interleave",
 ) -> None:
     """Serve a planner or critic with vLLM, which is installed on first use, until Ctrl-C."""
-    from training import environments
-    from training.serving.agents import ServerSettings, find_model
+    from inference import environments
+    from inference.servers.vllm import ServerSettings, find_model
     from warehouse import Home
 
     model = find_model(checkpoint, Home(home), version)
@@ -61,8 +61,8 @@ def serve_in_terminal(model: "ServableAgent", settings: "ServerSettings", home: 
     from rich.console import Console
     from rich.markup import escape
 
-    from training.serving.agents import profile_lines
-    from training.serving.server import serve
+    from inference.servers.server_process import serve
+    from inference.servers.vllm import profile_lines
 
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.default_int_handler)

@@ -31,9 +31,7 @@ from .ray_jobs import RayHost
 from .settings import ServerSpec, ServerState
 from .supervisors import Held, LocalHost, SupervisorHost
 
-# Module of the supervisor, a process of its own, which installs environments and starts trainers'
-# processes: it is of a package that this one may not import.
-SUPERVISOR = "training.serving.managed"
+SUPERVISOR = "inference.servers.supervisor"  # a process of its own, which imports this one
 SUPERVISOR_LOCK, LEASE, USERS = "supervisor", "lease", "users"
 _TAKING = "supervisor-start"
 _SPEC, _STATE, _KEY = "server.json", "state.json", "key"

@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 
 from inference.images_server.ray_replicas import RAY_TIMED_OUT
+from inference.servers.processes import find_marked, terminate_processes
 from tests.helpers.ports import free_port, ray_agent_ports
 from tests.helpers.ray_jobs import wait_for_jobs
-from training.launch.supervisor import find_marked, terminate_processes
 
 _MARK = "INTERLEAVE_TEST_RAY_NODES"
 

@@ -14,8 +14,8 @@ from assets.core.profile import FOLDER
 from dagster_project import doctor
 from dagster_project.cli.app import app
 from dagster_project.doctor import diagnose
+from inference import environments
 from tests.helpers.ports import free_port
-from training import environments
 from warehouse import Home
 
 KEY = "a-secret-key"

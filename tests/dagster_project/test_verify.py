@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from dagster_project.cli.app import app
 from dagster_project.run import run_lineage
 from dagster_project.verify import all_checks
+from inference.backends.checkpoint.manifest import RECORD
 from inference.backends.providers.budget import Budget
 from inference.service.response_store import ResponseStore
 from schemas import TABLES, FoundryError
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, SCORES, TRAJECTORIES
-from training.registry import RECORD
 from warehouse import Home
 from warehouse.checksums import write_sums
 from warehouse.compaction import compact

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from inference.backends.checkpoint.manifest import MANIFEST_FILE, CheckpointError, promoted
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, RECORD, CheckpointError, promoted
 from inference.backends.checkpoint.promotions import record
 from schemas.training import CHECKPOINTS
 from tests.helpers.checkpoint_rows import checkpoint_row
-from training.registry import RECORD, CheckpointRegistry
+from training.registry import CheckpointRegistry
 
 NAME = "critic_rl_checkpoint"
 PLANNER = "planner_sft_checkpoint"

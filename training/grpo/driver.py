@@ -19,29 +19,24 @@ import pyarrow.parquet as pq
 from pydantic import ConfigDict, Field
 
 from inference.backends.factory import Backends
+from inference.environments import Hardware, ensure_environment
 from inference.generator_mix import generator_shares
 from inference.images_server.ray_replicas import RAY_TIMED_OUT
+from inference.servers.processes import exit_reason
+from inference.servers.ray_jobs import reachable_host
+from inference.servers.vllm import compiler_variables
 from inference.settings import Conditioning
 from schemas.yaml_config import ConfigModel, added_field
 from warehouse import Home, Journal
 from warehouse.atomic import atomic_path
 
-from ..environments import Hardware, ensure_environment
-from ..launch.driver import (
-    Driver,
-    TrainingFailedError,
-    attempt_file,
-    exit_reason,
-    open_driver,
-    reachable_host,
-)
+from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.calls import CALLS, RewardCalls
 from ..rewards.generators import generators_of_rows, images_so_far
 from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
 from ..row_lengths import left_out_metrics
-from ..serving.agents import compiler_variables
 from ..tracking import require_tracker
 from .averaging import average_with_parent
 from .evaluations import DevEvaluations

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, JsonValue, field_validator, model_validator
 
+from inference.environments import Extra
 from schemas.yaml_config import ConfigModel, added_field
 
 from ..base_model.settings import StartModel
-from ..environments import Extra
 from ..rewards.reward import RewardSettings
 from ..tracking import OFFLINE, TrackingSettings
 from .hydra import override_list, plain_name

@@ -8,14 +8,9 @@ def main() -> None:
         driver.finish(model, {"loss": 0.1})
 """
 
-import os
 import re
-import signal
-import socket
 import subprocess
-import threading
 import traceback
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -30,31 +25,14 @@ import orjson
 from dagster_pipes import PipesContext, PipesEnvVarParamsLoader, open_dagster_pipes
 
 from inference.servers.gpus import claimed_gpus, visible_devices
+from inference.servers.processes import DRIVER_LOG, prepare_driver, program_of_driver
 from schemas import FoundryError
 
 from .jobs import Message, TrainerJob, TrainingFailure, TrainingFinished, TrainingProgress
 from .stopwatch import Stopwatch, trainer_hours
-from .supervisor import (
-    DRIVER_LOG,
-    PARENT_PIPE,
-    TRAINER_MARK,
-    exit_on_signal,
-    find_marked,
-    guard_session,
-    terminate_processes,
-)
 
-_GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.5
-_STDIN = 0
-_ELSEWHERE = "192.0.2.1"  # reserved for documentation: routed, but nobody's
-_TAIL_BYTES = 200_000
 _SPEED_STEPS = 20  # newest steps whose median duration predicts the remaining time
-_MAX_REASON = 300  # characters
-_REMEDY = "use a smaller batch, shorter answers or smaller pictures"
-_OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemoryError|can't allocate memory|std::bad_alloc")
-# The last line of a Python traceback: an exception's dotted name, then what it says.
-_EXCEPTION = re.compile(r"^(?:\([^)]*\) *)?((?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*)$", re.M)
 
 
 class TrainingFailedError(FoundryError):
@@ -119,27 +97,18 @@ class Driver:
         Returns:
             Its exit code; negative: the signal that ended it.
         """
-        mark = uuid.uuid4().hex
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output, Stopwatch(self.job.folder) as stopwatch:
-            trainer = subprocess.Popen(
-                list(command),
-                stdin=subprocess.DEVNULL,  # ours is the launcher's pipe
-                stdout=output,
-                stderr=output,
-                env={**os.environ, **self._devices(), **environment, TRAINER_MARK: mark},
-            )
-            try:
-                while trainer.poll() is None:
-                    follow()
-                    stopwatch.save()
-                    with suppress(subprocess.TimeoutExpired):
-                        trainer.wait(_POLL_SECONDS)  # returns at once when it ends
+        variables = {**self._devices(), **environment}
+        with (
+            Stopwatch(self.job.folder) as stopwatch,
+            program_of_driver(command, variables, log) as trainer,
+        ):
+            while trainer.poll() is None:
                 follow()
-                return trainer.returncode
-            finally:
-                terminate_processes(lambda: find_marked(TRAINER_MARK, mark), _GRACE_SECONDS)
-                trainer.wait()
+                stopwatch.save()
+                with suppress(subprocess.TimeoutExpired):
+                    trainer.wait(_POLL_SECONDS)  # returns at once when it ends
+            follow()
+            return trainer.returncode
 
     def _devices(self) -> dict[str, str]:
         claimed = visible_devices(self.job.devices)
@@ -182,10 +151,7 @@ def open_driver(argv: Sequence[str]) -> Iterator[Driver]:
     Reports to Dagster where a launcher started this process, and to standard output elsewhere.
     Any error becomes the job's failure; the process then exits with code 1.
     """
-    guard_session(_GRACE_SECONDS)  # first: a fork has only this thread
-    signal.signal(signal.SIGTERM, exit_on_signal)
-    if os.environ.pop(PARENT_PIPE, None):
-        threading.Thread(target=_terminate_at_end_of_stdin, daemon=True).start()
+    prepare_driver()
     job = TrainerJob.model_validate_json(Path(argv[-1]).read_text("utf-8"))
     by_dagster = PipesEnvVarParamsLoader().is_dagster_pipes_process()
     failed = None
@@ -200,34 +166,6 @@ def open_driver(argv: Sequence[str]) -> Iterator[Driver]:
             driver.send(Message(kind="failed", failed=failed))
     if failed:
         raise SystemExit(1)
-
-
-def exit_reason(code: int, log: Path, remedy: str = _REMEDY) -> str:
-    """One line about a process that ended with a code, from the code and the end of its log.
-
-    Args:
-        remedy: what to do where memory was short.
-    """
-    tail = log_tail(log, _TAIL_BYTES)
-    if _OUT_OF_MEMORY.search(tail):
-        return f"it ran out of memory: {remedy}"
-    if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
-        return f"it was killed, most likely by the system for lack of memory: {remedy}"
-    if exceptions := _EXCEPTION.findall(tail):
-        line = " ".join(exceptions[-1].split())
-        return f"it ended with {line[:_MAX_REASON]}{'...' if len(line) > _MAX_REASON else ''}"
-    end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"it ended with {end}"
-
-
-def log_tail(log: Path, size: int) -> str:
-    """The last `size` bytes of a log as text; empty where there is none."""
-    try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - size))
-            return stream.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def attempt_file(folder: Path, name: str, suffix: str) -> Path:
@@ -256,21 +194,6 @@ def complete_checkpoints(
     return checkpoints
 
 
-def reachable_host(peer: str = _ELSEWHERE) -> str:
-    """The address of this machine on the way to `peer`, a host or address; nothing is sent.
-
-    Raises:
-        FoundryError: there is no way to it.
-    """
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((peer, 9))
-            host: str = probe.getsockname()[0]
-            return host
-    except OSError as error:
-        raise FoundryError(f"no network interface leads to {peer}: {error}") from error
-
-
 def _failure(error: Exception, folder: Path) -> TrainingFailure:
     if isinstance(error, TrainingFailedError):
         return TrainingFailure(reason=error.reason, log=error.log)
@@ -279,16 +202,6 @@ def _failure(error: Exception, folder: Path) -> TrainingFailure:
     traceback.print_exception(error)
     reason = f"its driver failed: {type(error).__name__}: {error}"
     return TrainingFailure(reason=" ".join(reason.split()), log=folder / DRIVER_LOG)
-
-
-def _terminate_at_end_of_stdin() -> None:
-    """Standard input ends when the launcher does, even when it is killed.
-
-    Read without Python's buffer, whose lock a thread must not hold when the interpreter ends.
-    """
-    while os.read(_STDIN, 1024):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _free_name(path: Path) -> Path:

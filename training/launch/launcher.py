@@ -20,11 +20,12 @@ from dagster import PipesFileContextInjector, open_pipes_session
 from dagster_pipes import PipesParams
 
 from inference.calls.progress import Progress
+from inference.servers import processes
+from inference.servers.processes import exit_reason
 from schemas import FoundryError
 from warehouse.file_lock import exclusive_lock
 
-from . import supervisor
-from .driver import TrainingFailedError, exit_reason
+from .driver import TrainingFailedError
 from .jobs import (
     LauncherSettings,
     Message,
@@ -87,19 +88,17 @@ class _LocalDriver:
     @cached_property
     def running(self) -> psutil.Process | None:
         """What a killed run left, where that is to be followed."""
-        return (
-            supervisor.find_driver(self.job.module, self.file) if self.settings.detached else None
-        )
+        return processes.find_driver(self.job.module, self.file) if self.settings.detached else None
 
     @contextmanager
     def run(self, variables: Mapping[str, str]) -> Iterator[Callable[[], int | None]]:
         grace, leash = self.settings.grace_seconds, not self.settings.detached
         if self.running:
-            with supervisor.followed_driver(self.running, self.job.folder, grace) as exit_code:
+            with processes.followed_driver(self.running, self.job.folder, grace) as exit_code:
                 yield exit_code
             return
         module = self.job.module
-        with supervisor.supervised_driver(module, self.file, variables, grace, leash) as process:
+        with processes.supervised_driver(module, self.file, variables, grace, leash) as process:
             yield process.poll
 
 
@@ -189,7 +188,7 @@ class _MessageHandler:
 
     def outcome(self, code: int) -> TrainingOutcome:
         """The outcome of a driver that ended with an exit code, or `TrainingFailedError`."""
-        log = self.job.folder / supervisor.DRIVER_LOG
+        log = self.job.folder / processes.DRIVER_LOG
         if self.failed:
             raise self._error(self.failed.reason, self.failed.log or log)
         if code:

@@ -11,10 +11,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inference.servers import processes
 from inference.servers.ray_jobs import GPUS_KEY, job_client, submit_job, waited_in_vain
 from schemas import FoundryError
 
-from . import supervisor
 from .jobs import LauncherSettings, TrainerJob
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class RayDriver:
 
     @property
     def _withdrawn(self) -> Path:
-        return self.job.folder / supervisor.WITHDRAWN
+        return self.job.folder / processes.WITHDRAWN
 
     @cached_property
     def _client(self) -> "JobSubmissionClient":
@@ -83,7 +83,7 @@ class RayDriver:
 
     def _submit(self, variables: Mapping[str, str]) -> None:
         python, grace = self.settings.python or sys.executable, self.settings.grace_seconds
-        command = [python, "-m", supervisor.__name__, self.job.module, str(self.file), str(grace)]
+        command = [python, "-m", processes.__name__, self.job.module, str(self.file), str(grace)]
         # Ray's own KILL must come after the supervisor has ended everything.
         wait = {"RAY_JOB_STOP_WAIT_TIME_S": str(int(grace + _CLEAN_UP_SECONDS))}
         _stop(self._client, self.name)  # forget one that has ended

@@ -14,10 +14,11 @@ from typing import Any
 
 import yaml
 
+from inference.environments import ensure_environment
+from inference.servers.processes import exit_reason
 from warehouse.atomic import atomic_path, atomic_write
 
-from ..environments import ensure_environment
-from ..launch.driver import Driver, TrainingFailedError, attempt_file, exit_reason, open_driver
+from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import TrainerJob
 from ..row_lengths import left_out_metrics
 from ..tracking import require_tracker

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from pydantic import Field
 
+from inference.environments import ensure_environment
+from inference.servers.ray_jobs import reachable_host
 from schemas.yaml_config import ConfigModel
 from warehouse.atomic import atomic_write
 
-from ..environments import ensure_environment
-from ..launch.driver import reachable_host
 from ..launch.jobs import TrainerJob
 from .recipe import CONFIG, SftJob, SftRecipe, environment, read_recipe
 

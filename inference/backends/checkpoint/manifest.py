@@ -7,13 +7,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+import orjson
 from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
 from schemas import FoundryError
 from schemas.errors import first_problem
 from schemas.training import CHECKPOINTS, CheckpointRow
 from warehouse import Home
-from warehouse.storage import first_line
+from warehouse.storage import first_line, safe_name
 
 from ...agent_prompts.templates import is_file, version_of
 from ...calls.hashing import stable_hash
@@ -21,6 +22,7 @@ from ..model_files import download_command, weights_revision
 from .promotions import versions_in_use
 
 MANIFEST_FILE = "interleave.json"
+RECORD = "training.json"  # results of its training, and the `files` of the folder
 PROMOTED = "promoted"
 IDENTITY = re.compile(r"(?P<name>[\w.-]+)@(?P<version>[\w.-]+)")
 HUB_ID = re.compile(r"(?P<id>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
@@ -169,6 +171,41 @@ def find_checkpoint(name: str, version: str, home: Home) -> CheckpointRow:
             return row
     known = ", ".join(map(_reference, rows)) or "none yet"
     raise CheckpointError(f"no checkpoint {name}@{version} in {home.root}; there are: {known}")
+
+
+def checkpoint_folder(name: str, version: str, home: Home, area: str = "checkpoints") -> Path:
+    """The folder of a checkpoint, which need not exist yet."""
+    parts = safe_name(name, "checkpoint"), safe_name(version, "version")
+    return home.local.absolute().joinpath(area, *parts)
+
+
+def usable_folder(name: str, version: str, home: Home) -> Path:
+    """The folder of a registered version.
+
+    Raises:
+        CheckpointError: there is no such version, or its folder is incomplete.
+    """
+    find_checkpoint(name, version, home)
+    if not is_complete_folder(folder := checkpoint_folder(name, version, home)):
+        raise CheckpointError(
+            f"{name} {version}: {folder} is incomplete; run `interleave run --select {name}` "
+            "to make it again"
+        )
+    return folder
+
+
+def is_complete_folder(folder: Path) -> bool:
+    """Whether every file of a checkpoint's folder exists, also as the target of a link."""
+    files = recorded_files(folder)
+    return files is not None and all((folder / name).exists() for name in files)
+
+
+def recorded_files(folder: Path) -> list[str] | None:
+    """Files of a checkpoint's folder by its record; None: it has no record that can be read."""
+    try:
+        return list(orjson.loads((folder / RECORD).read_bytes())["files"])
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return None
 
 
 def resolve(reference: str, role: AgentRole, home: Home, download: bool = True) -> Path:

@@ -19,10 +19,11 @@ from assets.evaluation.systems import (
 )
 from assets.evaluation.variants import CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER
 from dagster_project.definitions import ASSETS
+from inference.backends.checkpoint.manifest import RECORD
 from schemas.training import EVALUATIONS, EvaluationRow
 from tests.assets.prompts.tiny_pack import tiny_pack
 from tests.helpers.checkpoint_rows import checkpoint_row
-from training.registry import RECORD, CheckpointRegistry
+from training.registry import CheckpointRegistry
 
 GRADED = ("plan_valid", "plan_correct", "final_success")
 UNGRADED = ("verdict_accuracy_true", "verdict_accuracy_false", "step_reward", "generator_calls")

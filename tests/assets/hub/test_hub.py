@@ -19,6 +19,7 @@ from assets.curation.settings import CurationSettings
 from assets.hub.checkpoints import register_checkpoint
 from inference.backends.checkpoint.manifest import (
     MANIFEST_FILE,
+    RECORD,
     CheckpointError,
     Manifest,
     read_manifest,
@@ -33,7 +34,7 @@ from tests.assets.imports import files
 from tests.helpers.automation import wait_until
 from tests.helpers.command import INTERLEAVE
 from training.base_model.driver import packaged_model
-from training.registry import RECORD, CheckpointRegistry
+from training.registry import CheckpointRegistry
 from warehouse import Home
 
 pytestmark = pytest.mark.slow

@@ -11,6 +11,7 @@ from assets.checkpoints.recipes import exported_data
 from assets.curation.exports.folder import read_card
 from assets.curation.exports.publisher import export
 from assets.curation.settings import CurationSettings
+from inference.environments import ensure_environment
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
 from schemas.imports import IMPORTS
@@ -19,7 +20,6 @@ from tests.assets.imports import files
 from tests.helpers.command import interleave
 from tests.training.trainer_parsers import parse_all
 from training.base_model.driver import packaged_model
-from training.environments import ensure_environment
 from training.sft.recipe import SftJob, SftSettings, llamafactory_config
 
 

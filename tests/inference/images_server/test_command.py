@@ -16,10 +16,10 @@ from dagster_project.cli.app import app
 from inference.images_server import app as images_app
 from inference.images_server.app import KEY, serve_images
 from inference.images_server.settings import ImagesServerSettings
+from inference.servers.processes import find_marked
 from inference.sketch_world import generator as sketch_generator
 from schemas import FoundryError
 from tests.inference.images_server.served_images import images_of, until
-from training.launch.supervisor import find_marked
 
 ROOT = __file__.partition("/tests/")[0]
 MARK = "INTERLEAVE_TEST_SERVER"

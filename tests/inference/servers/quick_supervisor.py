@@ -7,12 +7,12 @@ import os
 import sys
 import time
 
-from training.serving import gpu_hours, managed, placement
+from inference.servers import gpu_hours, placement, supervisor
 
 placement.gpus = lambda: 1
-managed._ORPHANED_SECONDS = managed._ABANDONED_SECONDS = 1.0
+supervisor._ORPHANED_SECONDS = supervisor._ABANDONED_SECONDS = 1.0
 gpu_hours._BEAT_SECONDS = 0.1
-_place = managed._placement
+_place = supervisor._placement
 
 
 def _place_slowly(spec):
@@ -20,7 +20,7 @@ def _place_slowly(spec):
     return _place(spec)
 
 
-managed._placement = _place_slowly
+supervisor._placement = _place_slowly
 
 if __name__ == "__main__":
-    sys.exit(managed.main(sys.argv[1:]))
+    sys.exit(supervisor.main(sys.argv[1:]))

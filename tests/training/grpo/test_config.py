@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
+from inference.environments import ensure_environment
 from tests.training.trainer_parsers import parse_all
 from training.base_model.architecture import build_untrained
-from training.environments import ensure_environment
 from training.grpo.recipe import GrpoSettings, cluster_overrides, environment, overrides
 from training.tracking import Tracker, TrackingSettings
 

@@ -9,7 +9,7 @@ from runpy import run_path
 import pytest
 import torch
 
-from training.environments import ensure_environment
+from inference.environments import ensure_environment
 from training.grpo.recipe import PLUGINS, GrpoSettings, environment
 
 # By its file: the package around it registers with verl, which is not in our environment.

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from inference.environments import ensure_environment
 from training.base_model.architecture import build_untrained
-from training.environments import ensure_environment
 from training.grpo.recipe import PLUGINS
 
 pytestmark = pytest.mark.long

@@ -10,9 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from inference.servers.gpus import claimed_gpus
+from inference.servers.processes import exit_reason
+from inference.servers.ray_jobs import reachable_host
 from schemas import FoundryError
 from tests.training.launch.launch_helpers import THREE_STEPS, toy_job
-from training.launch.driver import exit_reason, reachable_host
 from training.launch.jobs import LauncherSettings, TrainingProgress
 
 
@@ -77,7 +78,8 @@ def test_a_ray_launcher_needs_an_address():
 
 
 def test_drivers_start_without_the_heavy_libraries():
-    drivers = [f"training.{name}.driver" for name in ("sft", "grpo", "base_model", "serving")]
+    drivers = [f"training.{name}.driver" for name in ("sft", "grpo", "base_model")]
+    drivers.append("inference.servers.driver")
     code = f"import sys, {', '.join(drivers)}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert not {"dagster", "torch", "transformers"} & set(loaded.split())

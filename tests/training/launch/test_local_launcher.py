@@ -12,6 +12,7 @@ import dagster as dg
 import psutil
 import pytest
 
+from inference.servers.processes import JOB_MARK, find_marked
 from schemas import FoundryError
 from tests.training.launch.launch_helpers import (
     THREE_STEPS,
@@ -25,7 +26,6 @@ from tests.training.launch.launch_helpers import (
 )
 from training.launch.driver import TrainingFailedError
 from training.launch.jobs import LauncherSettings
-from training.launch.supervisor import JOB_MARK, find_marked
 
 HERE = Path(__file__).parent
 # Ignores TERM and has a child in a session of its own that does so, too.

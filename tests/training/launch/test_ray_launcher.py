@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from inference.servers.processes import JOB_MARK, WITHDRAWN, find_marked, terminate_processes
+from inference.servers.processes import main as supervisor_main
 from schemas import FoundryError
 from tests.helpers.ports import free_port
 from tests.helpers.ray_jobs import wait_for_jobs
@@ -27,8 +29,6 @@ from tests.training.launch.launch_helpers import (
 from training.launch.driver import TrainingFailedError
 from training.launch.jobs import LauncherSettings
 from training.launch.ray_job import RayDriver
-from training.launch.supervisor import JOB_MARK, WITHDRAWN, find_marked, terminate_processes
-from training.launch.supervisor import main as supervisor_main
 
 pytestmark = pytest.mark.slow
 CLUSTER_MARK = "INTERLEAVE_TEST_RAY"

@@ -3,7 +3,8 @@
 import json
 import sys
 
-from training.launch.driver import TrainingFailedError, exit_reason, open_driver
+from inference.servers.processes import exit_reason
+from training.launch.driver import TrainingFailedError, open_driver
 from training.launch.jobs import TrainingProgress
 
 

@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
+from inference.environments import ensure_environment
 from tests.training.sft.sft_runs import write_export
 from tests.training.trainer_parsers import parse_all
-from training.environments import ensure_environment
 from training.sft.recipe import SftJob, SftSettings, llamafactory_config
 from training.tracking import OFFLINE, Tracker, TrackingSettings
 

@@ -11,11 +11,11 @@ import yaml
 from assets.curation.exports.publisher import export
 from assets.curation.preference_pairs import build_critic_dpo
 from assets.curation.settings import CurationSettings, PreferenceSettings
+from inference.environments import ensure_environment
 from schemas.curation import CRITIC_DPO
 from tests.assets.curation.curated_world import World
 from tests.training.trainer_parsers import parse_all
 from training.base_model.driver import packaged_model
-from training.environments import ensure_environment
 from training.sft.recipe import SftJob, SftSettings, environment, llamafactory_config, read_recipe
 from warehouse import Home
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from inference.environments import ensure_environment
 from tests.training.sft.sft_runs import settings, write_export
 from tests.training.trainer_parsers import parse_all
 from training.base_model.driver import packaged_model
-from training.environments import ensure_environment
 from training.sft.data_files import DataSetFile
 from training.sft.recipe import SftJob, llamafactory_config
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from inference import environments
 from inference.agent_prompts.formatting import critic_answer, planner_answer
 from inference.agent_prompts.templates import critic_prompt, planner_prompt
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.model import CheckpointModel
 from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, PLANNED
-from training import environments
 from warehouse import EncodedImage
 
 SCRIPT = Path(__file__).with_name("encoded_for_training.py")

@@ -14,9 +14,9 @@ from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from inference.backends.providers.settings import OpenAISettings
 from inference.backends.providers.structured import CompletionResult
 from inference.roles import PlanRequest
+from inference.servers.vllm import TEMPLATE, ServableAgent, ServerSettings, profile_lines
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, PROMPTS
 from tests.inference.scripted_world import tiny_image
-from training.serving.agents import TEMPLATE, ServableAgent, ServerSettings, profile_lines
 from warehouse import EncodedImage
 
 PLAN = '<think></think><answer>{"execution_plan": [{"step_number": 1}]}</answer>'

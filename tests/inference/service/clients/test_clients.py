@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from inference.environments.installers import clean_variables, install
 from schemas import FoundryError
 from tests.inference.service.clients.compatibility import CLIENTS, FOLDER, Client, recorded
-from training.environments.installers import clean_variables, install
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -6,7 +6,7 @@ import yaml
 from assets.core.profile import load_profile
 from inference.backends.checkpoint.manifest import Manifest
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
-from training.serving.agents import ServableAgent, ServerSettings, profile_lines
+from inference.servers.vllm import ServableAgent, ServerSettings, profile_lines
 
 REST = """\
 name: mine

@@ -4,15 +4,18 @@ Ray's daemons start sessions of their own, so a signal to a group misses them. B
 inherits its parent's environment: a variable set on the first one marks all its descendants.
 
 The local launcher supervises drivers itself; on a cluster's node this module is the job's command,
-`python -m training.launch.supervisor MODULE JOB_FILE GRACE_SECONDS`.
+`python -m inference.servers.processes MODULE JOB_FILE GRACE_SECONDS`.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -28,10 +31,18 @@ PARENT_PIPE = "INTERLEAVE_TRAINING_LEASH"
 JOB_MARK = "INTERLEAVE_TRAINING_JOB"
 # Marks every process of one trainer that a driver started; its value is unique.
 TRAINER_MARK = "INTERLEAVE_TRAINER"
+_GRACE_SECONDS = 5.0
 _KILL_SECONDS = 5.0
+_STDIN = 0
 _POLL_SECONDS = 0.05
 # Processes may start others while they are being killed.
 _KILL_ROUNDS = 3
+_TAIL_BYTES = 200_000
+_MAX_REASON = 300  # characters
+_REMEDY = "use a smaller batch, shorter answers or smaller pictures"
+_OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemoryError|can't allocate memory|std::bad_alloc")
+# The last line of a Python traceback: an exception's dotted name, then what it says.
+_EXCEPTION = re.compile(r"^(?:\([^)]*\) *)?((?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*)$", re.M)
 
 
 @contextmanager
@@ -123,6 +134,40 @@ def terminate_processes(find: Callable[[], list[psutil.Process]], grace: float) 
             _signal(known, psutil.Process.kill, _KILL_SECONDS)
 
 
+def prepare_driver() -> None:
+    """Have this process, a driver, end what it started when it is told to or its parent dies."""
+    guard_session(_GRACE_SECONDS)  # first: a fork has only this thread
+    signal.signal(signal.SIGTERM, exit_on_signal)
+    if os.environ.pop(PARENT_PIPE, None):
+        threading.Thread(target=_terminate_at_end_of_stdin, daemon=True).start()
+
+
+@contextmanager
+def program_of_driver(
+    command: Sequence[str], variables: Mapping[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A driver's program, whose output is appended to a log; leaving the context ends all of it.
+
+    Args:
+        variables: added to this process's own.
+    """
+    mark = uuid.uuid4().hex
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        program = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,  # ours is the parent's pipe
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **variables, TRAINER_MARK: mark},
+        )
+    try:
+        yield program
+    finally:
+        terminate_processes(lambda: find_marked(TRAINER_MARK, mark), _GRACE_SECONDS)
+        program.wait()
+
+
 def guard_session(grace: float) -> None:
     """Have a process of its own end what this one's session leaves running if this one is killed.
 
@@ -148,6 +193,44 @@ def exit_on_signal(number: int, _frame: FrameType | None) -> None:
     """A signal handler that ends this process as an exception would, cleaning up."""
     signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the clean-up
     raise SystemExit(128 + number)
+
+
+def exit_reason(code: int, log: Path, remedy: str = _REMEDY) -> str:
+    """One line about a process that ended with a code, from the code and the end of its log.
+
+    Args:
+        remedy: what to do where memory was short.
+    """
+    tail = log_tail(log, _TAIL_BYTES)
+    if _OUT_OF_MEMORY.search(tail):
+        return f"it ran out of memory: {remedy}"
+    if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+        return f"it was killed, most likely by the system for lack of memory: {remedy}"
+    if exceptions := _EXCEPTION.findall(tail):
+        line = " ".join(exceptions[-1].split())
+        return f"it ended with {line[:_MAX_REASON]}{'...' if len(line) > _MAX_REASON else ''}"
+    end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"it ended with {end}"
+
+
+def log_tail(log: Path, size: int) -> str:
+    """The last `size` bytes of a log as text; empty where there is none."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - size))
+            return stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _terminate_at_end_of_stdin() -> None:
+    """Standard input ends when the launcher does, even when it is killed.
+
+    Read without Python's buffer, whose lock a thread must not hold when the interpreter ends.
+    """
+    while os.read(_STDIN, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _all_processes(session: int, folder: Path) -> list[psutil.Process]:

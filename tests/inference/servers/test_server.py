@@ -11,11 +11,11 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
+from inference.servers import server_process as server
+from inference.servers.processes import JOB_MARK, find_marked
+from inference.servers.server_process import ServerFailedError, newest_line
 from tests.helpers.ports import free_port
-from tests.training.serving.toy_serving import serve_toy, toy_command, toy_python
-from training.launch.supervisor import JOB_MARK, find_marked
-from training.serving import server
-from training.serving.server import ServerFailedError, newest_line
+from tests.inference.servers.toy_serving import serve_toy, toy_command, toy_python
 
 HERE = Path(__file__).parent
 
@@ -133,10 +133,10 @@ def test_the_newest_line_has_no_prefix(tmp_path, content, line):
 SERVE_PROGRAM = """
 import sys, time
 sys.path.insert(0, {here!r})
-from tests.training.serving.toy_serving import use_toy, serve_toy
+from tests.inference.servers.toy_serving import use_toy, serve_toy
 from dagster_project.cli.agents import serve_in_terminal
-from training.serving.agents import ServerSettings
-from training.serving.agents import ServableAgent
+from inference.servers.vllm import ServerSettings
+from inference.servers.vllm import ServableAgent
 from warehouse import Home
 use_toy()
 model = ServableAgent("toy", "toy")

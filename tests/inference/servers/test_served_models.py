@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from inference.backends.checkpoint.manifest import MANIFEST_FILE, CheckpointError, Manifest
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, RECORD, CheckpointError, Manifest
+from inference.servers.vllm import find_model
 from tests.helpers.checkpoint_rows import checkpoint_row
-from training.registry import RECORD, CheckpointRegistry
-from training.serving.agents import find_model
+from training.registry import CheckpointRegistry
 
 NAME = "critic_rl_checkpoint"
 

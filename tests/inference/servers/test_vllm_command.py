@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from inference.backends.checkpoint.manifest import Manifest
-from tests.training.trainer_parsers import parse_all
-from training.serving.agents import (
+from inference.servers.vllm import (
     _SAMPLER,
     ServableAgent,
     ServerSettings,
@@ -16,6 +15,7 @@ from training.serving.agents import (
     vllm_command,
     vllm_variables,
 )
+from tests.training.trainer_parsers import parse_all
 
 PARSER, PYTHON = Path(__file__).with_name("parse_flags.py"), Path("/e/bin/python")
 CRITIC = Manifest(

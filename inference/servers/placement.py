@@ -9,13 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from inference.servers.gpus import claimed_gpus, is_wanted, visible_devices
-from inference.servers.ray_jobs import GPUS_KEY, job_client
-from inference.servers.settings import Server
-
 from ..environments import gpus
-from ..launch.driver import reachable_host
-from .server import ServerFailedError
+from .gpus import claimed_gpus, is_wanted, visible_devices
+from .ray_jobs import GPUS_KEY, job_client, reachable_host
+from .server_process import ServerFailedError
+from .settings import Server
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from inference.servers.settings import ServerSpec
 from schemas import StorageError
 from schemas.serving import SERVER_HOURS, ServerHoursRow
 from warehouse import Home
+
+from .settings import ServerSpec
 
 _BEAT_SECONDS = 60.0
 _DAY = timedelta(days=1)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from training.environments import pins_of
-from training.environments.installers import uv_environment
+from inference.environments import pins_of
+from inference.environments.installers import uv_environment
 
 pytestmark = pytest.mark.long
 

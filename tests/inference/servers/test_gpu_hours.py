@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 from assets.core.profile import load_profile
 from dagster_project.cli.app import app
 from inference.servers import instance
+from inference.servers.gpu_hours import ServerRun, recorded_gpu_hours
 from inference.servers.settings import CommandServer, ServerSpec
 from schemas.serving import SERVER_HOURS
 from tests.inference.servers import toy_model
 from tests.inference.servers.conftest import forget_uses, home, only_server, wait_until
 from tests.inference.servers.toy_model import draw
-from training.serving.gpu_hours import ServerRun, recorded_gpu_hours
 from warehouse.costs import cost_report
 
 __all__ = ["home"]  # a fixture

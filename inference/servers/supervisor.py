@@ -1,6 +1,6 @@
 """Supervisor of a server that a home's processes share: starts it, and stops it when it is idle.
 
-`python -m training.serving.managed FOLDER` puts itself in the background, or is a job of a Ray
+`python -m inference.servers.supervisor FOLDER` puts itself in the background, or is a job of a Ray
 cluster. It claims the server's GPUs, waits until it is ready, and stops it when it has not been
 used for `idle_seconds`, soon after the last process that used it has ended, between two calls where
 somebody else waits for its GPUs, and when it is told to (SIGTERM). If this process is killed, its
@@ -15,24 +15,18 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from inference.servers.instance import LEASE, USERS, ServerFolder
-from inference.servers.settings import (
-    AgentServer,
-    CommandServer,
-    ImageServer,
-    ServerSpec,
-    ServerState,
-)
-from inference.servers.supervisors import Held
 from schemas import FoundryError
 from warehouse import Home
 
 from ..environments import ensure_environment
-from ..launch.supervisor import DRIVER_LOG, exit_on_signal
-from .agents import ServerSettings, find_model, vllm_command, vllm_variables
 from .gpu_hours import recorded_gpu_hours
+from .instance import LEASE, USERS, ServerFolder
 from .placement import Placement, RayNode, ThisMachine, leave_job
-from .server import RunningServer, ServerCommand, ServerFailedError, run_server
+from .processes import DRIVER_LOG, exit_on_signal
+from .server_process import RunningServer, ServerCommand, ServerFailedError, run_server
+from .settings import AgentServer, CommandServer, ImageServer, ServerSpec, ServerState
+from .supervisors import Held
+from .vllm import ServerSettings, find_model, vllm_command, vllm_variables
 
 _POLL_SECONDS = 0.5
 _LOCK_SECONDS = 2.0  # while others look whether it is held

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from inference import environments
+from inference.environments import ensure_environment, environment_of, installers
 from schemas import FoundryError
-from training import environments
-from training.environments import ensure_environment, environment_of, installers
 
 PACKAGE = "tiny_trainer"
 # A source distribution that is built with what its environment has, as flash-attn is.

@@ -15,17 +15,19 @@ from pathlib import Path
 import yaml
 from pydantic import Field
 
-from inference.backends.checkpoint.manifest import (
-    MANIFEST_FILE,
-    CheckpointError,
-    Manifest,
-    read_manifest,
-)
-from inference.backends.checkpoint.served import ROLES, has_role, prompting
 from schemas.yaml_config import ConfigModel
 from warehouse import Home
 
-from ..registry import CheckpointRegistry
+from ..backends.checkpoint.manifest import (
+    MANIFEST_FILE,
+    CheckpointError,
+    Manifest,
+    checkpoint_rows,
+    newest,
+    read_manifest,
+    usable_folder,
+)
+from ..backends.checkpoint.served import ROLES, has_role, prompting
 
 TEMPLATE = Path(__file__).with_name("chat.jinja")
 # Default limit of the context length: memory grows with it.
@@ -109,13 +111,10 @@ def find_model(reference: str, home: Home, version: str | None = None) -> Servab
     Raises:
         CheckpointError: there is none, or its folder is incomplete.
     """
-    registry = CheckpointRegistry(home)
-    known = {row.name for row in registry.rows()}
+    known = {row.name for row in checkpoint_rows(home)}
     if reference in known:
-        if not version:
-            row = registry.promoted(reference) or registry.rows(reference)[-1]
-            version = row.version
-        return _in_folder(registry.usable_folder(reference, version))
+        _, _, chosen = (newest(reference, home) or "").partition("@")
+        return _in_folder(usable_folder(reference, version or chosen, home))
     folder = Path(reference).expanduser()
     if folder.is_dir():
         if version:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from training.serving import server
-from training.serving.agents import ServableAgent, ServerSettings
-from training.serving.server import RunningServer, serve
+from inference.servers import server_process
+from inference.servers.server_process import RunningServer, serve
+from inference.servers.vllm import ServableAgent, ServerSettings
 from warehouse import Home
 
 TOY = str(Path(__file__).with_name("toy_server.py"))
@@ -31,4 +31,4 @@ def serve_toy(
 
 def use_toy() -> None:
     """From now on, this process starts the toy."""
-    server.vllm_command, server.ensure_environment = toy_command, toy_python
+    server_process.vllm_command, server_process.ensure_environment = toy_command, toy_python

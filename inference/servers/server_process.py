@@ -1,6 +1,7 @@
 """A server as a child process: starts it, waits until it is ready, and ends it."""
 
 import http.client
+import json
 import re
 import socket
 import subprocess
@@ -13,19 +14,19 @@ from urllib.parse import urlsplit
 
 from schemas import FoundryError
 from warehouse import Home
+from warehouse.atomic import atomic_write
 from warehouse.file_lock import exclusive_lock
 
 from ..environments import ensure_environment, gpus
-from ..launch.driver import exit_reason, log_tail
-from ..launch.jobs import TrainerJob
-from ..launch.supervisor import DRIVER_LOG, supervised_driver
 from . import driver
-from .agents import ServableAgent, ServerSettings, vllm_command, vllm_variables
+from .processes import DRIVER_LOG, exit_reason, log_tail, supervised_driver
+from .vllm import ServableAgent, ServerSettings, vllm_command, vllm_variables
 
 _GRACE_SECONDS = 15.0
 _POLL_SECONDS = 0.5
 _HEALTH_TIMEOUT_SECONDS = 5.0
 _TAIL_BYTES = 4096
+_COMMAND = "command.json"
 _REMEDY = "give it more memory or --gpus, or a smaller --max-length"
 _MANAGED_REMEDY = "give it more `gpus` or `memory` in the profile, or a smaller `max_length`"
 # The engine logs its exception; the server's own only says that there was one.
@@ -147,11 +148,11 @@ def run_server(
     Raises:
         ServerFailedError: the server ended.
     """
-    payload = {"command": list(command.command), "variables": dict(command.variables)}
-    job = TrainerJob(name=command.title, module=driver.__name__, folder=folder, payload=payload)
-    log = folder / DRIVER_LOG
+    job, log = folder / _COMMAND, folder / DRIVER_LOG
+    content = {"command": list(command.command), "variables": dict(command.variables)}
+    atomic_write(job, json.dumps(content))
     log.unlink(missing_ok=True)
-    with supervised_driver(job.module, job.write(), {}, _GRACE_SECONDS) as process:
+    with supervised_driver(driver.__name__, job, {}, _GRACE_SECONDS) as process:
         server = RunningServer(command, log, process)
         while not command.is_ready():
             if (code := process.poll()) is not None:

@@ -1,1 +1,0 @@
-"""Trained agents behind an endpoint: vLLM, in an environment of its own."""
