@@ -13,13 +13,13 @@ import dagster as dg
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
 from assets.evaluation.items import pack_name
-from assets.evaluation.systems import newest_system, system_in_use
+from assets.evaluation.variants import newest_system, system_in_use
 from assets.prompts.assets import shard_names, trajectory_shards
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.rounds import RoundPlan, record_plan, record_state, recorded_rounds, states
 from assets.rounds.assets import findings, rounds_settings, store_round
 from assets.rounds.failures import quotas_for
-from assets.rounds.measures import blocked_round
+from assets.rounds.results import blocked_round
 from schemas import FoundryError
 from schemas.rounds import ROUNDS, RoundRow
 from training.registry import CheckpointRegistry

@@ -6,18 +6,20 @@ from dataclasses import dataclass, replace
 
 from assets.core.profile import Profile
 from assets.core.progress import progress_factory
-from assets.evaluation.replay.judging import AttemptJudge, Verdicts
-from assets.evaluation.replay.plot import strictness_plot
-from assets.evaluation.replay.policies import (
+from assets.evaluation.replay import (
     STRICTNESS,
+    AttemptJudge,
+    Chain,
     Changes,
     PolicyResult,
+    Verdicts,
     compare_with_record,
     measure_policy,
+    recorded_chains,
     recorded_verdicts,
     strict_verdicts,
+    strictness_plot,
 )
-from assets.evaluation.replay.recorded import Chain, recorded_chains
 from inference.roles import Roles, qualified_name
 from schemas import FoundryError
 from warehouse import Home

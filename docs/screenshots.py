@@ -20,9 +20,9 @@ from assets.core.foundry import FoundryResource  # noqa: E402
 from assets.core.node import NODES  # noqa: E402
 from assets.core.plotting import small_png  # noqa: E402
 from assets.evaluation.items import pack_name, promotion_benchmark  # noqa: E402
-from assets.evaluation.plots import beside_paper_plot  # noqa: E402
-from assets.evaluation.report import test_summaries  # noqa: E402
-from assets.rounds.plot import rounds_plot  # noqa: E402
+from assets.evaluation.paper import test_summaries  # noqa: E402
+from assets.evaluation.runner import beside_paper_plot  # noqa: E402
+from assets.rounds.results import rounds_plot  # noqa: E402
 from bench.scale.inputs import load_costs  # noqa: E402
 from bench.scale.plot import save_plot  # noqa: E402
 from dagster_project import definitions  # noqa: E402, F401, declares nodes

@@ -1,6 +1,7 @@
 """The assets from data sets to checkpoints: base model, planner SFT, critic SFT, critic GRPO."""
 
 import asyncio
+import textwrap
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -16,15 +17,23 @@ from training.launch.jobs import TrainingProgress
 from training.registry import CheckpointRegistry
 from training.rewards.calls import CALLS as CALL_JOURNAL
 from training.rewards.calls import reward_call_rows
-from training.rewards.rollouts import DEV_REWARD, rollout_rows
+from training.rewards.rollouts import (
+    DEV_REWARD,
+    LAST_STEPS,
+    find_collapse,
+    judged_prompts,
+    rollout_rows,
+)
 from training.tracking import tracking_link
+from warehouse import Home
 
+from ..core.checks import blocking_checks
 from ..core.foundry import FoundryResource
+from ..core.integrity import Violations
 from ..core.metadata import image_metadata, model_call_costs, table_metadata
-from ..core.node import Node
+from ..core.node import NODES, Node
 from ..core.plotting import ACCENT, GOOD, OTHER, figure_png, new_figure
-from .recipes import LINEAGE, Recipe
-from .rollouts_sheet import rollouts_sheet
+from .recipes import LINEAGE, Recipe, critic_rl, newest_version
 from .training import TrainingRecord, ensure_checkpoint
 
 if TYPE_CHECKING:
@@ -182,3 +191,82 @@ def _curve(axes: "Axes", curves: Sequence[TrainingProgress], name: str) -> None:
         axes.plot(*zip(*evaluated, strict=True), "s", color=OTHER, label="dev rows")
     axes.grid(axis="y")
     axes.legend(loc="best")
+
+
+_ROLLOUTS = 6
+_WIDTH = 46  # characters of a line of a prompt
+_LINES = 5
+
+
+def rollouts_sheet(home: Home, rollouts: Sequence[RolloutRow]) -> bytes | None:
+    """A row for each of the last rollouts whose prompt was drawn, as a PNG; None without one.
+
+    `home`: of the rows that were trained on.
+    """
+    drawn = [row for row in rollouts if row.image][-_ROLLOUTS:]
+    if not drawn:
+        return None
+    columns = ["row_id", "edited_image"]
+    rows = home.lake.read(CRITIC_RL, columns=columns).to_pylist()
+    judged = {row["row_id"]: row["edited_image"] for row in rows}
+    panels = new_figure(1.6 * len(drawn), columns=3, rows=[1] * len(drawn))
+    with panels as (figure, axes):
+        for row, (before, after, words) in zip(drawn, axes.reshape(-1, 3), strict=True):
+            for panel, image in ((before, judged.get(row.row_id)), (after, row.image)):
+                if image and home.images.exists(image):
+                    panel.imshow(home.images.get(image).image)
+            words.text(0, 1, _caption(row), va="top", fontsize=8, transform=words.transAxes)
+            for panel in (before, after, words):
+                panel.set_axis_off()
+        axes.reshape(-1, 3)[0][0].set_title("judged", fontsize=9)
+        axes.reshape(-1, 3)[0][1].set_title("drawn again", fontsize=9)
+        return figure_png(figure)
+
+
+def _caption(row: RolloutRow) -> str:
+    verdict = "accepted" if row.verdict else "rejected"
+    right = "right" if row.verdict == row.truth else "wrong"
+    reward = "no reward" if row.reward is None else f"reward {row.reward:.2f}"
+    prompt = textwrap.wrap(row.refined_prompt or "(the prompt before)", _WIDTH)
+    return "\n".join([f"step {row.step}: {verdict} ({right}), {reward}", *prompt[:_LINES]])
+
+
+def _checkpoint_checks(asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
+    name = asset.key.to_user_string()
+
+    def rule(foundry: FoundryResource, _partition: str | None) -> Violations:
+        version = newest_version(foundry.home, LINEAGE[name](foundry))
+        if CheckpointRegistry(foundry.home).is_complete(name, version):
+            return []
+        return [{"checkpoint": name, "version": version, "problem": "incomplete"}]
+
+    description = "The checkpoint's row and all its files exist"
+    return blocking_checks(NODES[name], folder_whole=(description, rule))
+
+
+base_model_checks = _checkpoint_checks(base_model)
+planner_sft_checkpoint_checks = _checkpoint_checks(planner_sft_checkpoint)
+critic_sft_checkpoint_checks = _checkpoint_checks(critic_sft_checkpoint)
+critic_rl_checkpoint_checks = _checkpoint_checks(critic_rl_checkpoint)
+
+
+@dg.asset_check(
+    asset=critic_rl_checkpoint,
+    name="policy_not_collapsed",
+    description="The last rollouts distinguish good images from bad ones and rewrite prompts",
+)
+def policy_not_collapsed(foundry: FoundryResource) -> dg.AssetCheckResult:
+    """Not blocking: evaluation measures the effect, and promotion decides by that."""
+    recipe = critic_rl(foundry)
+    rows = foundry.rows(ROLLOUTS, newest_version(foundry.home, recipe))
+    newest = max((row.step for row in rows), default=0)
+    last = [row for row in rows if row.step > newest - LAST_STEPS]
+    columns = ["row_id", "origin_prompt", "rewritten_prompt"]
+    trained_on = recipe.data.home if recipe.data else foundry.home
+    judged = trained_on.lake.read(CRITIC_RL, columns=columns).to_pylist()
+    collapse = find_collapse(last, judged_prompts(judged))
+    return dg.AssetCheckResult(
+        passed=collapse is None,
+        description=f"the policy {collapse}" if collapse else None,
+        metadata={"collapse": collapse or "none", "rollouts": len(last)},
+    )

@@ -35,14 +35,16 @@ from ..core.statistics import Interval, Observation, Values, paired_difference
 from ..evaluation.items import pack_name, promotion_benchmark
 from ..evaluation.metrics import observation_of
 from ..evaluation.settings import EvaluationSettings
-from ..evaluation.systems import (
+from ..evaluation.variants import (
+    CANDIDATE,
+    CRITIC_RL,
+    PLANNER,
     System,
     candidate_systems,
     newest_system,
     reference_systems,
     system_in_use,
 )
-from ..evaluation.variants import CANDIDATE, CRITIC_RL, PLANNER
 
 METRICS = tuple(PromotionMargins.model_fields)
 # By metric.

@@ -18,7 +18,7 @@ from warehouse import EncodedImage
 from ..checkpoints.recipes import newest_version
 from ..core.foundry import FoundryResource
 from ..core.profile import Profile
-from .ablation_recipes import checkpoint_recipe
+from .ablation import checkpoint_recipe
 from .variants import Variant
 
 

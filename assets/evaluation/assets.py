@@ -1,24 +1,34 @@
 """The assets `evaluation` and `ablation`: variants of the system on held-out requests."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 
 import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from inference.backends.checkpoint.manifest import is_agent_of
+from inference.calls.hashing import content_digest
 from inference.generator_mix import generator_shares
 from inference.roles import qualified_name
 from schemas.benchmarks import BENCHMARK_SCORES, BenchmarkScoreRow
-from schemas.training import EVALUATIONS, REPORTED_RECIPES
-from schemas.trajectories import MODEL_CALLS
+from schemas.prompts import PROMPTS
+from schemas.training import EVALUATIONS, REPORTED_RECIPES, EvaluationRow, ReportedRecipeRow
+from schemas.trajectories import ATTEMPTS, MODEL_CALLS
 from warehouse.atomic import atomic_write
 
+from ..checkpoints.recipes import LINEAGE, Recipe
+from ..core.checks import blocking_checks
 from ..core.foundry import FoundryResource
+from ..core.integrity import Violations
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
-from ..reviews.agreement import evaluation_metadata, shard_labels
+from ..reviews.assets import evaluation_metadata, shard_labels
+from .ablation import train_variants
 from .ablation_benchmark import (
     ablation_page,
     benchmark_hashes,
@@ -26,18 +36,41 @@ from .ablation_benchmark import (
     benchmark_summary,
     measure_on_benchmark,
 )
-from .ablation_training import train_variants
 from .agents import oracle_problem
-from .graders import has_exact_grader
-from .items import load_test_benchmarks
-from .paper import IMAGE, relations_table, side_by_side, table_5
-from .plots import beside_paper_plot
-from .report import agents_table, markdown_table, test_summaries
-from .reported import record_reported
-from .runner import VariantComparison, compare, comparison_metadata, joined, store_comparison
+from .grading import has_exact_grader
+from .items import is_test, load_test_benchmarks
+from .metrics import METRICS
+from .paper import (
+    IMAGE,
+    agents_table,
+    markdown_table,
+    relations_table,
+    side_by_side,
+    table_5,
+    test_summaries,
+)
+from .runner import (
+    VariantComparison,
+    beside_paper_plot,
+    compare,
+    comparison_metadata,
+    joined,
+    store_comparison,
+)
 from .settings import EvaluationSettings
-from .systems import System, candidate_systems, is_system_variant, reference_systems
-from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, SEED, VARIANTS, Variant
+from .variants import (
+    BASE,
+    CRITIC_RL,
+    CRITIC_SFT,
+    PLANNER,
+    SEED,
+    VARIANTS,
+    System,
+    Variant,
+    candidate_systems,
+    is_system_variant,
+    reference_systems,
+)
 
 
 def ablation_variants(foundry: FoundryResource) -> list[Variant]:
@@ -210,3 +243,130 @@ def _ablation_on_benchmark(
     counts = {EVALUATIONS.name: 0, BENCHMARK_SCORES.name: sum(map(len, scores.values()))}
     path = dg.MetadataValue.path(str(page))
     return ABLATION.describe(context, foundry, counts, {**metadata, "page": path})
+
+
+def record_reported(foundry: FoundryResource, rows: Iterable[EvaluationRow]) -> int:
+    """Store which of the newest recipes have test numbers in `rows`; returns how many."""
+    if foundry.reduced:
+        return 0
+    agents = {
+        agent for row in rows if is_test(row.benchmark) for agent in (row.planner, row.critic)
+    }
+    lake, reported = foundry.home.lake, 0
+    for recipe in _newest_recipes(foundry):
+        identity, partition = f"{recipe.name}@{recipe.version}", f"{recipe.name}-{recipe.version}"
+        if not any(is_agent_of(identity, agent) for agent in agents):
+            continue
+        reported += 1
+        if not lake.exists(REPORTED_RECIPES, partition):
+            row = ReportedRecipeRow(
+                name=recipe.name,
+                version=recipe.version,
+                settings_hash=settings_hash(recipe),
+                reported_at=datetime.now(UTC),
+            )
+            lake.write(REPORTED_RECIPES, [row], partition)
+    return reported
+
+
+def changed_since_reported(foundry: FoundryResource) -> list[dict[str, object]]:
+    """Per newest recipe, the versions with other settings whose test numbers were reported."""
+    if foundry.reduced:
+        return []
+    reported = foundry.rows(REPORTED_RECIPES)
+    return [
+        {
+            "checkpoint": recipe.name,
+            "version": recipe.version,
+            "reported before": row.version,
+            "at": f"{row.reported_at:%Y-%m-%d %H:%M}",
+        }
+        for recipe in _newest_recipes(foundry)
+        for row in reported
+        if row.name == recipe.name and row.settings_hash != settings_hash(recipe)
+    ]
+
+
+def settings_hash(recipe: Recipe) -> str:
+    """Hash of the settings of a recipe and of its parents, whatever data they are trained on."""
+    parent = settings_hash(recipe.parent) if recipe.parent else None
+    settings = recipe.settings.model_dump(mode="json")
+    return content_digest([settings, recipe.inputs, parent])[:12]
+
+
+def _newest_recipes(foundry: FoundryResource) -> Iterator[Recipe]:
+    return (LINEAGE[name](foundry) for name in (PLANNER, CRITIC_SFT, CRITIC_RL))
+
+
+def _evaluation_checks(
+    declared: Node, names: Callable[[FoundryResource], list[str]]
+) -> dg.AssetChecksDefinition:
+    """The checks of an asset that writes the partitions `names`."""
+
+    def unmeasured_variants(foundry: FoundryResource, _: object) -> Violations:
+        if not _held_out_prompts(foundry):
+            return []
+        lake = foundry.home.lake
+        return [{"variant": name} for name in names(foundry) if not lake.rows(EVALUATIONS, name)]
+
+    def impossible_values(foundry: FoundryResource, _: object) -> Violations:
+        rows = foundry.home.lake.read(EVALUATIONS, names(foundry)).to_pylist()
+        return [row for row in rows if not _in_range(row["metric"], row["value"])]
+
+    def training_items(foundry: FoundryResource, _: object) -> Violations:
+        lake, prompts = foundry.home.lake, _held_out_prompts(foundry)
+        held_out = pc.field("prompt_id").isin(pa.array(sorted(prompts), pa.string()))
+        attempts = lake.read(ATTEMPTS, columns=["trajectory_id"], where=held_out)
+        # An item is a prompt or an attempt, whose id begins with its trajectory's.
+        allowed = prompts | set(attempts["trajectory_id"].to_pylist())
+        items = lake.read(EVALUATIONS, names(foundry), ["variant", "item_id"]).to_pylist()
+        return [row for row in items if row["item_id"].split("/")[0] not in allowed]
+
+    return blocking_checks(
+        declared,
+        variants_measured=("Every variant has values", unmeasured_variants),
+        values_possible=("Values are in the range of their metric", impossible_values),
+        held_out_only=("No item belongs to a prompt of split train", training_items),
+    )
+
+
+def _held_out_prompts(foundry: FoundryResource) -> set[str]:
+    where = pc.field("split") != "train"
+    prompts = foundry.home.lake.read(PROMPTS, columns=["prompt_id"], where=where)
+    return set(prompts["prompt_id"].to_pylist())
+
+
+def _in_range(metric: str, value: float) -> bool:
+    return metric in METRICS and METRICS[metric].allows(value)
+
+
+evaluation_checks = _evaluation_checks(
+    EVALUATION, lambda foundry: [each.partition for each in evaluation_variants(foundry)]
+)
+
+
+def _ablation_partitions(foundry: FoundryResource) -> list[str]:
+    """None where variants are compared on a benchmark, whose tables have their own checks."""
+    if foundry.settings.evaluation.ablation.benchmark:
+        return []
+    return [each.partition for each in ablation_variants(foundry)]
+
+
+ablation_checks = _evaluation_checks(ABLATION, _ablation_partitions)
+
+
+@dg.asset_check(
+    asset=evaluation,
+    name="test_items_unseen",
+    description="No recipe has other settings than one whose test numbers were reported before",
+)
+def test_items_unseen(foundry: FoundryResource) -> dg.AssetCheckResult:
+    """A warning: whoever saw test numbers and then changed settings may have chosen by them."""
+    changes = changed_since_reported(foundry)
+    hint = "choose settings by the dev benchmark, and say so where these test numbers are reported"
+    return dg.AssetCheckResult(
+        passed=not changes,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"settings changed after test numbers were seen: {hint}" if changes else None,
+        metadata={"changes": table_metadata(changes)},
+    )

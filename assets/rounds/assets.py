@@ -21,9 +21,8 @@ from ..evaluation.items import pack_name, promotion_benchmark
 from ..prompts.rounds import RoundPlan, record_state, recorded_rounds, round_home, states
 from .data import SETS, RoundSets
 from .failures import failure_rows
-from .measures import finished_round
 from .plan_retries import RetriedPlans, check_plan_retries, plan_sampler, retry_plans
-from .plot import rounds_plot
+from .results import finished_round, rounds_plot
 from .safeguards import Finding, few_duplicates, heldout_free, not_collapsed
 from .settings import RoundsSettings
 

@@ -38,7 +38,7 @@ from ..curation.planner_sets import build_planner_sft
 from ..curation.sampling import row_content
 from ..curation.settings import BalanceSettings, CurationSettings
 from ..curation.steps import build_steps
-from ..evaluation.graders import has_exact_grader
+from ..evaluation.grading import has_exact_grader
 from ..prompts.rounds import RoundPlan, own_rows, recorded_rounds, round_home
 from .plan_retries import right_plans
 from .settings import RoundsSettings

@@ -32,7 +32,7 @@ from schemas.trajectories import MODEL_CALLS, PLANS, ModelCallRow, PlanRow
 from training.registry import CheckpointRegistry
 
 from ..core.foundry import FoundryResource
-from ..evaluation.graders import has_exact_grader
+from ..evaluation.grading import has_exact_grader
 from ..prompts.rounds import PLANNER, RoundPlan, limits_of_shard
 
 ASSET = "round_data"  # in whose journals and ledger the calls are

@@ -30,8 +30,8 @@ from ..core.node import Node
 from ..core.plotting import small_png
 from ..core.progress import progress_of
 from ..prompts.rounds import limits_of_shard, roles_of_shard, rounds_of_shards
-from ..reviews.agreement import agreement_metadata as people_agreement
-from ..reviews.agreement import shard_labels
+from ..reviews.assets import agreement_metadata as people_agreement
+from ..reviews.assets import shard_labels
 from .agreement import agreement_metadata
 from .contact_sheet import contact_sheet
 from .estimate import loop_model_names

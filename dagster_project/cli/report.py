@@ -50,7 +50,7 @@ def report(
 
 def _print_agents(profile: str, home: str) -> None:
     from assets.core.foundry import FoundryResource
-    from assets.evaluation.report import markdown, test_summaries
+    from assets.evaluation.paper import markdown, test_summaries
     from schemas import FoundryError
     from schemas.training import EVALUATIONS
 

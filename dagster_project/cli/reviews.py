@@ -15,8 +15,7 @@ def reviews(profile: ProfileOption = "sketch", home: HomeOption = ".interleave")
     from rich.console import Console
 
     from assets.core.profile import load_profile
-    from assets.reviews.agreement import agreement_rows, shard_labels
-    from assets.reviews.assets import shard_shares, shares_table
+    from assets.reviews.assets import agreement_rows, shard_labels, shard_shares, shares_table
     from warehouse import Home
 
     settings, lake = load_profile(profile).curation, Home(home)

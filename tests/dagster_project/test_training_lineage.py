@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from PIL import Image
 
-from assets.checkpoints.rollouts_sheet import rollouts_sheet
+from assets.checkpoints.assets import rollouts_sheet
 from assets.core.foundry import FoundryResource
 from dagster_project import jobs
 from dagster_project.definitions import ASSETS, CHECKS

@@ -5,8 +5,7 @@ import pytest
 from assets.checkpoints.promotion import METRICS, Rules, assess, choose, decide, values_by_system
 from assets.core.statistics import Observation
 from assets.evaluation.settings import EvaluationSettings
-from assets.evaluation.systems import System
-from assets.evaluation.variants import CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER
+from assets.evaluation.variants import CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER, System
 from schemas.training import EvaluationRow
 from training.settings import PromotionMargins, TrainingSettings
 

@@ -10,14 +10,17 @@ from assets.checkpoints.promotion import METRICS
 from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
 from assets.evaluation.assets import evaluation_variants
-from assets.evaluation.systems import (
+from assets.evaluation.variants import (
+    CRITIC_RL,
+    NEW_CRITIC,
+    NEW_PLANNER,
+    PLANNER,
     System,
     candidate_systems,
     newest_system,
     reference_systems,
     system_in_use,
 )
-from assets.evaluation.variants import CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER
 from dagster_project.definitions import ASSETS
 from inference.backends.checkpoint.manifest import RECORD
 from schemas.training import EVALUATIONS, EvaluationRow

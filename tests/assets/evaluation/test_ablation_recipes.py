@@ -9,8 +9,7 @@ from assets.core.foundry import FoundryResource
 from assets.curation.critic_sets import build_critic_rl
 from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
-from assets.evaluation.ablation_data import rl_label_data, unfiltered_critic_data
-from assets.evaluation.ablation_recipes import checkpoint_recipe
+from assets.evaluation.ablation import checkpoint_recipe, rl_label_data, unfiltered_critic_data
 from inference.agent_prompts.formatting import read_verdict
 from schemas.curation import CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.trajectories import ATTEMPTS

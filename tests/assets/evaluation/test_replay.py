@@ -7,14 +7,15 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from assets.core.profile import load_profile
-from assets.evaluation.replay.policies import (
+from assets.evaluation.replay import (
+    RecordedAttempt,
     compare_with_record,
     measure_policy,
+    recorded_chains,
     recorded_verdicts,
     stopping_point,
     strict_verdicts,
 )
-from assets.evaluation.replay.recorded import RecordedAttempt, recorded_chains
 from dagster_project.cli.app import app
 from dagster_project.replay import Judges, replay_attempts
 from schemas import FoundryError

@@ -6,8 +6,8 @@ import pytest
 from assets.checkpoints.recipes import LINEAGE
 from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
-from assets.evaluation.checks import test_items_unseen as unseen_check
-from assets.evaluation.reported import record_reported
+from assets.evaluation.assets import record_reported
+from assets.evaluation.assets import test_items_unseen as unseen_check
 from assets.evaluation.variants import CRITIC_RL, PLANNER
 from schemas.curation import CRITIC_RL as CRITIC_RL_ROWS
 from schemas.training import REPORTED_RECIPES, EvaluationRow

@@ -6,9 +6,8 @@ import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.core.profile import FOLDER, load_profile
-from assets.evaluation.graders import describe_grader, rubrics_from_rows
+from assets.evaluation.grading import describe_grader, rubric_rows, rubrics_from_rows
 from assets.evaluation.items import heldout_requests
-from assets.evaluation.rubrics import rubric_rows
 from assets.evaluation.runner import compare
 from assets.evaluation.variants import VARIANTS
 from dagster_project.definitions import ASSETS, CHECKS

@@ -8,10 +8,16 @@ from PIL import Image
 
 from assets.core.statistics import Observation, clustered_interval, mean_interval, paired_difference
 from assets.evaluation.metrics import Summary, differences_table, means_table
-from assets.evaluation.paper import RELATIONS, TABLE_5, relations, relations_table, side_by_side
-from assets.evaluation.plots import beside_paper_plot, final_images_sheet, interval_plot
-from assets.evaluation.report import markdown
-from assets.evaluation.report import test_summaries as summaries_of_test_items
+from assets.evaluation.paper import (
+    RELATIONS,
+    TABLE_5,
+    markdown,
+    relations,
+    relations_table,
+    side_by_side,
+)
+from assets.evaluation.paper import test_summaries as summaries_of_test_items
+from assets.evaluation.runner import beside_paper_plot, final_images_sheet, interval_plot
 from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.variants import VARIANTS
 from schemas.prompts import PROMPTS, PromptRow

@@ -1,6 +1,6 @@
 """How far critic, scorer and people agree; what is missing is missing."""
 
-from assets.reviews.agreement import (
+from assets.reviews.assets import (
     CRITIC,
     PEOPLE,
     SCORER,

@@ -5,14 +5,21 @@ A training seed is added to the seed of every training. Checkpoints of seed 0 ar
 others have names of their own, so that nothing takes them for the newest version of an agent.
 """
 
+import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from inference.calls.hashing import content_digest
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
+from schemas.prompts import PROMPTS
+from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from training.grpo.recipe import GrpoSettings
 from training.rewards.reward import Part
 from training.settings import TrainingSettings
@@ -20,11 +27,15 @@ from training.sft.recipe import SftSettings, read_recipe
 from warehouse import Home
 
 from ..checkpoints import recipes
-from ..checkpoints.recipes import LINEAGE, DataSet, Recipe, RecipeOf
+from ..checkpoints.recipes import LINEAGE, DataSet, Recipe, RecipeOf, exported_data
+from ..checkpoints.training import ensure_checkpoint
 from ..core.foundry import FoundryResource
-from ..curation.settings import CurationSettings
+from ..curation.critic_sets import build_critic_sft
+from ..curation.exports.publisher import export_all
+from ..curation.settings import BalanceSettings, CurationSettings
+from ..curation.steps import build_steps
 from . import variants
-from .ablation_data import SOURCES, rl_label_data, unfiltered_critic_data
+from .variants import Variant
 
 _SFT_PASSES = 3  # over a sequence: forward, and backward, which counts as two
 _BUILT: dict[tuple[str, str, str], DataSet] = {}
@@ -157,3 +168,120 @@ ABLATION_RECIPES: dict[str, RecipeOf] = {
     variants.ONE_AGENT: _one_agent,
     variants.UNFILTERED: _unfiltered,
 }
+
+
+SOURCES = (PROMPTS, PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
+_ALL_ROWS = BalanceSettings(mode="none")
+
+
+def unfiltered_critic_data(home: Home, settings: CurationSettings) -> DataSet:
+    """The critic's SFT set without curation, for LLaMA-Factory.
+
+    No filter rule drops a step, no chain is cut after its best attempt, no verdict that the scores
+    contradict is dropped, nothing is balanced. Left out are only attempts without a score, and
+    rejections without a new prompt, which have no answer. The split into SFT and RL stays.
+
+    Raises FoundryError where the export cannot be written, as the other function does.
+    """
+    verdicts = settings.critic.verdicts.model_copy(
+        update={"sft": "critic", "unproven_rewrites": True}
+    )
+    unfiltered = settings.model_copy(
+        update={
+            "filter": settings.filter.model_copy(update={"rules": ()}),
+            "critic": settings.critic.model_copy(
+                update={"verdicts": verdicts, "balance_sft": _ALL_ROWS}
+            ),
+        }
+    )
+    steps = build_steps(home, unfiltered)[0].read_all()
+    last = pc.subtract(steps["iterations"], 1)
+    uncut = steps.set_column(*_column(steps, "best_iteration"), last)
+    return _overlay_data(home, "unfiltered", unfiltered, uncut)
+
+
+def rl_label_data(home: Home, settings: CurationSettings) -> DataSet:
+    """The rows of the critic's RL set as SFT samples, labelled by the true verdict of the scores.
+
+    The teacher's reasoning and new prompt are learned where it agrees with the label.
+    """
+    verdicts = settings.critic.verdicts.model_copy(update={"sft": "scores"})
+    critic = settings.critic.model_copy(
+        update={"verdicts": verdicts, "balance_sft": settings.critic.balance_rl}
+    )
+    labelled = settings.model_copy(update={"critic": critic})
+    steps = build_steps(home, settings)[0].read_all()
+    is_rl = pc.equal(steps["split"], "rl")
+    sides = pc.if_else(is_rl, pa.scalar("sft"), pa.scalar(None, pa.string()))
+    as_sft = steps.set_column(*_column(steps, "split"), sides)
+    return _overlay_data(home, "rl_labels", labelled, as_sft)
+
+
+def _overlay_data(home: Home, name: str, settings: CurationSettings, steps: pa.Table) -> DataSet:
+    """The critic's SFT set of these steps, exported in a home of its own in the local folder."""
+    exports = settings.exports.model_copy(update={"formats": ("llamafactory",), "mix": None})
+    settings = settings.model_copy(update={"exports": exports})
+    overlay = Home(home.local / "ablation" / name)
+    overlay.images = home.images  # only the lake and the exports are its own
+    _copy_sources(home, overlay)
+    overlay.lake.write(STEPS, steps)
+    overlay.lake.write(CRITIC_SFT, build_critic_sft(overlay, settings)[0])
+    export_all(overlay, settings)
+    return exported_data(overlay, settings, "llamafactory", CRITIC_SFT)
+
+
+def _copy_sources(home: Home, overlay: Home) -> None:
+    """Copy the tables that steps are built from; equal partitions are skipped."""
+    for table in SOURCES:
+        for partition in home.lake.partitions(table):
+            content_hash = home.lake.content_hash(table, partition)
+            if content_hash != overlay.lake.content_hash(table, partition):
+                overlay.lake.write(table, home.lake.read(table, [partition]), partition)
+
+
+def _column(table: pa.Table, name: str) -> tuple[int, pa.Field]:
+    return table.schema.get_field_index(name), table.schema.field(name)
+
+
+async def train_variants(
+    context: dg.AssetExecutionContext, foundry: FoundryResource, variants: Iterable[Variant]
+) -> None:
+    """Train the variants' checkpoints that do not exist yet; a killed training resumes.
+
+    With `training.side_by_side` two are trained at a time, of which one at most is GRPO: that uses
+    more than one core.
+    """
+    recipes = _in_order(foundry, variants)
+    slots = asyncio.Semaphore(2 if foundry.training.side_by_side else 1)
+    reinforcement = asyncio.Semaphore(1)
+    trained: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    async def train(recipe: Recipe, parent: asyncio.Task[None] | None) -> None:
+        if parent:
+            await parent
+        own = reinforcement if isinstance(recipe.settings, GrpoSettings) else asyncio.Semaphore(1)
+        async with own, slots:
+            await ensure_checkpoint(context, foundry, recipe)
+
+    for recipe in recipes:
+        origin = recipe.parent
+        parent = trained.get((origin.name, origin.version)) if origin else None
+        trained[recipe.name, recipe.version] = asyncio.create_task(train(recipe, parent))
+    await asyncio.gather(*trained.values())
+
+
+def _in_order(foundry: FoundryResource, variants: Iterable[Variant]) -> list[Recipe]:
+    """Trainings of the variants' checkpoints and their parents, parents first, each once."""
+    found: dict[tuple[str, str], Recipe] = {}
+
+    def add(recipe: Recipe) -> None:
+        if recipe.role == "base" or recipe.job is None:  # the asset `base_model`, or given weights
+            return
+        if recipe.parent:
+            add(recipe.parent)
+        found.setdefault((recipe.name, recipe.version), recipe)
+
+    for variant in variants:
+        for reference in variant.agents:
+            add(checkpoint_recipe(foundry, reference, variant.training_seed))
+    return list(found.values())

@@ -1,0 +1,338 @@
+"""What a judge would have cost and gained on recorded steps, without drawing anything.
+
+A policy accepts or rejects every recorded attempt, and would have stopped a step at the first that
+it accepts. Where it accepts none, the step stays open: what it would have drawn next was not drawn,
+so its draws are a lower bound, and its image is the last recorded one. Every number is the mean
+over requests of the mean over their steps, so that long sequences count once, with a bootstrap
+interval over requests.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import fmean
+
+from inference.calls.ask import CallSite, ModelCalls
+from inference.calls.progress import Progress
+from inference.roles import Roles, UnusableAnswerError
+from inference.settings import Limits
+from schemas.trajectories import MODEL_CALLS
+from warehouse import Home
+
+from ..core.duckdb_session import duckdb_session, query_rows, shard_in
+from ..core.plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, figure_png, new_figure
+from ..core.statistics import Agreement, Interval, agreement, mean_interval
+
+AttemptKey = tuple[str, int, int]  # trajectory, step, iteration
+
+_STEPS = """
+WITH chosen AS (
+    SELECT trajectory_id FROM trajectories WHERE {shards}
+    ORDER BY md5(trajectory_id) {limit}
+)
+SELECT trajectory_id, attempts.prompt_id, attempts.shard, step_number, iteration,
+       plans.prompt AS goal, CASE WHEN iteration = 0 THEN '' ELSE attempts.prompt END AS rewritten,
+       source_image, image, accepted, overall, least(overall, quality) AS grade, t_max
+FROM attempts JOIN chosen USING (trajectory_id) JOIN trajectories USING (trajectory_id)
+JOIN plans USING (plan_id, step_number)
+LEFT JOIN scores USING (trajectory_id, step_number, iteration)
+WHERE plans.prompt IS NOT NULL
+ORDER BY shard, trajectory_id, step_number, iteration
+"""
+
+
+@dataclass(frozen=True)
+class RecordedAttempt:
+    """One drawn image, as the lake has it; `overall` and `grade` are None where it has no score.
+
+    Args:
+        goal: the plan's prompt of the step.
+        rewritten: the prompt that made the image; empty where it was the plan's own.
+        source_image, image: sha256; None: drawn from text alone.
+        overall: 0 to 10.
+        grade: the lower of overall score and quality, by which the image counts as good or bad.
+        t_max: attempts that the step was allowed.
+    """
+
+    trajectory_id: str
+    prompt_id: str
+    shard: str
+    step_number: int
+    iteration: int
+    goal: str
+    rewritten: str
+    source_image: str | None
+    image: str
+    accepted: bool
+    overall: float | None
+    grade: float | None
+    t_max: int
+
+    @property
+    def key(self) -> AttemptKey:
+        return self.trajectory_id, self.step_number, self.iteration
+
+    @property
+    def site(self) -> CallSite:
+        return CallSite(self.prompt_id, self.step_number, self.iteration)
+
+
+Chain = tuple[RecordedAttempt, ...]
+"""The attempts of one step, in order."""
+
+
+def recorded_chains(
+    home: Home, shards: Sequence[str] = (), trajectories: int | None = None
+) -> list[Chain]:
+    """The recorded steps of some shards (none named: of all).
+
+    Args:
+        trajectories: a sample of so many, chosen by hash; None: all.
+    """
+    sql = _STEPS.format(
+        shards=shard_in(list(shards)) if shards else "true",
+        limit="" if trajectories is None else f"LIMIT {trajectories}",
+    )
+    with closing(duckdb_session(home)) as connection:
+        attempts = [RecordedAttempt(**row) for row in query_rows(connection, sql)]
+    steps = groupby(attempts, key=lambda each: (each.trajectory_id, each.step_number))
+    return [tuple(chain) for _, chain in steps]
+
+
+ASSET = "replay"
+Verdicts = dict[AttemptKey, bool]
+"""Attempt -> whether it is accepted; those without a readable answer are missing."""
+
+
+@dataclass(frozen=True)
+class AttemptJudge:
+    """Asks the critic, or the scorer, of `roles`; finished calls are journaled, and never repeated.
+
+    Args:
+        accept_at_least: overall score and quality from which on a scorer accepts; None: the
+            critic is asked.
+    """
+
+    home: Home
+    roles: Roles
+    limits: Limits
+    accept_at_least: float | None = None
+
+    async def verdicts(self, chains: Sequence[Chain], progress: Progress) -> Verdicts:
+        """Verdicts on all attempts, and their calls in the ledger.
+
+        Raises:
+            FoundryError: a call failed after all retries.
+        """
+        shards: dict[str, list[RecordedAttempt]] = defaultdict(list)
+        for chain in chains:
+            shards[chain[0].shard] += chain
+        verdicts: Verdicts = {}
+        for shard, attempts in shards.items():
+            verdicts |= await self._judge_shard(shard, attempts, progress)
+        return verdicts
+
+    async def _judge_shard(
+        self, shard: str, attempts: Sequence[RecordedAttempt], progress: Progress
+    ) -> Verdicts:
+        found: Verdicts = {}
+        with ModelCalls(self.home, ASSET, shard, self.roles, self.limits) as calls:
+
+            async def judge(attempt: RecordedAttempt) -> None:
+                try:
+                    found[attempt.key] = await self._accepts(calls, attempt)
+                except UnusableAnswerError:
+                    return
+
+            await calls.map(judge, attempts, self.limits.in_flight, progress)
+            self.home.lake.write(MODEL_CALLS, calls.ledger(), f"{ASSET}-{shard}")
+        return found
+
+    async def _accepts(self, calls: ModelCalls, attempt: RecordedAttempt) -> bool:
+        source = attempt.source_image
+        before = await calls.image(source) if source else None
+        after = await calls.image(attempt.image)
+        if self.accept_at_least is None:
+            asked = (attempt.site, before, after, attempt.goal, attempt.rewritten)
+            return (await calls.judge(*asked)).answer.accepted
+        score = (await calls.score(attempt.site, before, after, attempt.goal)).score
+        return min(score.overall, score.quality) >= self.accept_at_least
+
+
+STRICTNESS = tuple(number / 2 for number in range(21))
+"""Grades, 0 to 10, at which a scorer may begin to accept."""
+
+
+@dataclass(frozen=True)
+class PolicyResult:
+    """A policy on recorded steps; None: no attempt has what it is measured by.
+
+    Args:
+        draws: attempts of a step.
+        final: overall score of the image that a step ends with.
+        open_steps: share of steps of which it accepts no recorded attempt, although the step was
+            allowed more.
+        good_right: share of good images that it accepts.
+        bad_right: share of bad images that it rejects.
+    """
+
+    name: str
+    draws: Interval
+    final: Interval | None
+    open_steps: Interval
+    good_right: Interval | None
+    bad_right: Interval | None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a policy would have changed against the recorded verdicts, in numbers of draws.
+
+    Args:
+        saved: draws after an image that it accepts, and that is good.
+        too_early: draws after an image that it accepts, although it is bad.
+        wasted: good images that it rejects: each costs another draw.
+        agreement: with the recorded verdicts.
+    """
+
+    recorded: int
+    saved: int
+    too_early: int
+    wasted: int
+    agreement: Agreement
+
+
+def recorded_verdicts(chains: Iterable[Chain]) -> Verdicts:
+    """What the critic of the time said."""
+    return {each.key: each.accepted for chain in chains for each in chain}
+
+
+def strict_verdicts(chains: Iterable[Chain], accept_at_least: float) -> Verdicts:
+    """What a judge would have said that accepts from a stored grade on."""
+    return {
+        each.key: each.grade >= accept_at_least
+        for chain in chains
+        for each in chain
+        if each.grade is not None
+    }
+
+
+def measure_policy(
+    name: str, chains: Sequence[Chain], verdicts: Verdicts, good_from: float
+) -> PolicyResult:
+    """A policy's numbers; ValueError: there are no chains.
+
+    `good_from`: the grade from which on an image is good.
+    """
+    ends = [(chain, stopping_point(chain, verdicts)) for chain in chains]
+    draws = [(chain[0], float(_length(chain, end))) for chain, end in ends]
+    finals = [(chain[0], chain[-1 if end is None else end].overall) for chain, end in ends]
+    open_steps = [(chain[0], float(end is None and _may_go_on(chain))) for chain, end in ends]
+    return PolicyResult(
+        name,
+        draws=_over_requests(draws),
+        final=_known(finals),
+        open_steps=_over_requests(open_steps),
+        good_right=_accuracy(chains, verdicts, lambda grade: grade >= good_from, True),
+        bad_right=_accuracy(chains, verdicts, lambda grade: grade < good_from, False),
+    )
+
+
+def compare_with_record(chains: Sequence[Chain], verdicts: Verdicts, good_from: float) -> Changes:
+    """What a policy would have saved and wasted."""
+    saved = too_early = wasted = 0
+    for chain in chains:
+        end = stopping_point(chain, verdicts)
+        if end is not None:
+            unneeded = len(chain) - 1 - end
+            grade = chain[end].grade
+            saved += unneeded if grade is not None and grade >= good_from else 0
+            too_early += unneeded if grade is not None and grade < good_from else 0
+        rejected = chain if end is None else chain[:end]
+        wasted += sum(each.grade is not None and each.grade >= good_from for each in rejected)
+    mine, theirs = (_labels(each) for each in (verdicts, recorded_verdicts(chains)))
+    return Changes(sum(map(len, chains)), saved, too_early, wasted, agreement(mine, theirs))
+
+
+def stopping_point(chain: Chain, verdicts: Verdicts) -> int | None:
+    """Index of the first attempt that is accepted; None: none is."""
+    return next((n for n, each in enumerate(chain) if verdicts.get(each.key)), None)
+
+
+def _length(chain: Chain, end: int | None) -> int:
+    return len(chain) if end is None else end + 1
+
+
+def _may_go_on(chain: Chain) -> bool:
+    return len(chain) < chain[0].t_max
+
+
+def _labels(verdicts: Verdicts) -> dict[object, str | None]:
+    return {key: "accepted" if accepted else "rejected" for key, accepted in verdicts.items()}
+
+
+def _accuracy(
+    chains: Sequence[Chain], verdicts: Verdicts, counts: Callable[[float], bool], right: bool
+) -> Interval | None:
+    known = [
+        (each, float(verdicts[each.key] is right))
+        for chain in chains
+        for each in chain
+        if each.grade is not None and counts(each.grade) and each.key in verdicts
+    ]
+    return _over_requests(known) if known else None
+
+
+def _known(values: Sequence[tuple[RecordedAttempt, float | None]]) -> Interval | None:
+    known = [(attempt, value) for attempt, value in values if value is not None]
+    return _over_requests(known) if known else None
+
+
+def _over_requests(values: Sequence[tuple[RecordedAttempt, float]]) -> Interval:
+    requests: dict[str, list[float]] = defaultdict(list)
+    for attempt, value in values:
+        requests[attempt.prompt_id].append(value)
+    return mean_interval([fmean(each) for each in requests.values()])
+
+
+_COLOURS = (INK, BAD, GOOD, ACCENT)
+_LABELLED = 4  # every so many strictnesses have their number
+
+
+def strictness_plot(curve: Sequence[PolicyResult], points: Sequence[PolicyResult]) -> bytes:
+    """PNG: `curve` has a result for each of `STRICTNESS`, `points` are judges beside it.
+
+    Left: what they cost and gain. Right: the share of steps that they leave open, whose cost is a
+    lower bound.
+    """
+    with new_figure(4.2, "What another strictness would have cost", columns=2) as (figure, axes):
+        gain, left_open = axes
+        known = [(each.draws.mean, each.final.mean) for each in curve if each.final]
+        gain.plot(*zip(*known, strict=True), "-o", color=OTHER, markersize=3, label="by grade")
+        for number, (x, y) in list(enumerate(known))[::_LABELLED]:
+            gain.annotate(f"{STRICTNESS[number]:g}", (x, y), (4, -10), textcoords="offset points")
+        for colour, point in zip(_COLOURS, points, strict=False):
+            if point.final:
+                error = [
+                    [point.final.mean - point.final.low],
+                    [point.final.high - point.final.mean],
+                ]
+                gain.errorbar(
+                    point.draws.mean,
+                    point.final.mean,
+                    error,
+                    fmt="D",
+                    color=colour,
+                    label=point.name,
+                )
+        gain.set_xlabel("draws per step")
+        gain.set_ylabel("score of the final image")
+        gain.set_title("By strictness of a scorer", fontsize=10)
+        figure.legend(loc="outside lower left", fontsize=8)
+        left_open.plot(STRICTNESS, [each.open_steps.mean for each in curve], color=PALE)
+        left_open.set_xlabel("accepted from this grade on")
+        left_open.set_title("Steps that would need more draws", fontsize=10)
+        left_open.set_ylim(-0.02, 1.02)
+        return figure_png(figure)

@@ -1,1 +1,0 @@
-"""Counterfactual replay: another judge looks at recorded attempts again, and nothing is drawn."""
