@@ -287,18 +287,16 @@ def _first_steps(output: Iterable[str], count: int) -> Iterator[str]:
 
 def _grpo_job(is_tiny: bool, folder: Path) -> Any:
     from inference.backends.factory import Backends, RoleBindings
-    from training.base_model.driver import packaged_model
+    from training.base_model import PACKAGED_MODEL
     from training.grpo.driver import GrpoJob, grpo_job
     from training.grpo.recipe import GrpoSettings
 
-    parent = packaged_model()
-    assert parent, "the packaged model is part of the project"
     sketch: Any = dict.fromkeys(("planner", "generator", "critic", "scorer"), "sketch")
     gpu = {} if is_tiny else {"gpus": 1, "tensor_parallel": 1}
     small = {"batch": 2, "mini_batch": 2, "n": 2, "save_every": 1, "max_steps": 4, "threads": 1}
     settings = GrpoSettings(**small, **gpu)
     job = GrpoJob(
-        parent=parent,
+        parent=PACKAGED_MODEL,
         data=_grpo_rows(folder),
         settings=settings,
         root=str(folder / "home"),
@@ -384,24 +382,22 @@ def _vllm_inside(options: Mapping[str, Any]) -> Numbers:
 
 def _write_agent(is_tiny: bool, folder: Path) -> None:
     """A model's folder without weights: a configuration of 8B shapes, the packaged tokenizer."""
-    from training.base_model.driver import packaged_model
+    from training.base_model import PACKAGED_MODEL
 
-    packaged = packaged_model()
-    assert packaged, "the packaged model is part of the project"
     unwanted = shutil.ignore_patterns("*.safetensors", "config.json")
-    shutil.copytree(packaged, folder, ignore=unwanted)
+    shutil.copytree(PACKAGED_MODEL, folder, ignore=unwanted)
     _agent_config(is_tiny).save_pretrained(folder)
 
 
 def _agent_config(is_tiny: bool) -> Any:
     """The packaged model's, with the sizes of 8B unless it is to be tiny."""
     from inference.backends import torch_cpu_shim
-    from training.base_model.driver import packaged_model
+    from training.base_model import PACKAGED_MODEL
 
     torch_cpu_shim.install()
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(str(packaged_model()))
+    config = AutoConfig.from_pretrained(str(PACKAGED_MODEL))
     if is_tiny:
         return config
     values = config.to_dict()

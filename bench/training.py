@@ -15,7 +15,7 @@ from PIL import Image
 
 from inference.calls.progress import NullProgress
 from inference.environments import ensure_environment
-from training.base_model.driver import packaged_model
+from training.base_model import PACKAGED_MODEL
 from training.launch.jobs import LauncherSettings
 from training.launch.launcher import run_job
 from training.sft.driver import sft_job
@@ -114,6 +114,4 @@ def _launcher_seconds(folder: Path, data: Path) -> float:
 
 
 def _job(data: Path) -> SftJob:
-    parent = packaged_model()
-    assert parent is not None
-    return SftJob(parent=parent, data=data, datasets=["critic"], settings=SETTINGS)
+    return SftJob(parent=PACKAGED_MODEL, data=data, datasets=["critic"], settings=SETTINGS)

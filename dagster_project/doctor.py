@@ -32,7 +32,7 @@ from inference.servers.ray_jobs import gpus_of_nodes
 from inference.servers.settings import AgentServer, ImageServer
 from inference.servers.vllm import missing_compilers
 from schemas import FoundryError
-from training.base_model.settings import BaseModelSettings
+from training.base_model import BaseModelSettings
 from warehouse import Home
 
 _TIMEOUT_SECONDS = 5.0

@@ -6,7 +6,7 @@ from pydantic import Field, PositiveInt
 
 from schemas.yaml_config import ConfigModel, added_field
 
-from .base_model.settings import BaseModelSettings
+from .base_model import BaseModelSettings
 from .grpo.recipe import GrpoSettings
 from .launch.jobs import LauncherSettings
 from .sft.recipe import SftSettings

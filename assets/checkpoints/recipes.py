@@ -19,8 +19,7 @@ from schemas import FoundryError, Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.imports import IMPORTS
 from schemas.yaml_config import ConfigModel
-from training.base_model.driver import base_model_job, packaged_model
-from training.base_model.settings import BaseModelSettings
+from training.base_model import PACKAGED_MODEL, BaseModelSettings
 from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import TrainerJob
@@ -126,19 +125,12 @@ RecipeOf = Callable[[FoundryResource], Recipe]
 
 
 def base_model(foundry: FoundryResource) -> Recipe:
-    """The base model: packaged, pretrained here, or from Hugging Face, as `source` says."""
+    """The base model: packaged, or from Hugging Face, as `source` says."""
     settings = foundry.training.base_model
-    packaged = packaged_model() if settings.source == "packaged" else None
-    if packaged:
-        inputs, default = _file_hashes(packaged), BaseModelSettings()
-        return Recipe("base_model", "base", default, weights=lambda: packaged, inputs=inputs)
     if settings.source == "huggingface":
         return Recipe("base_model", "base", settings, weights=lambda: _downloaded_base(settings))
-
-    def job(_version: str, folder: Path, _parent: None) -> TrainerJob:
-        return base_model_job("base_model", folder, settings)
-
-    return Recipe("base_model", "base", settings, job)
+    inputs, default = _file_hashes(PACKAGED_MODEL), BaseModelSettings()
+    return Recipe("base_model", "base", default, weights=lambda: PACKAGED_MODEL, inputs=inputs)
 
 
 def planner_sft(foundry: FoundryResource) -> Recipe:

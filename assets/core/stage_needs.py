@@ -15,8 +15,7 @@ from inference.backends.model_files import cached_file, weights_bytes
 from inference.environments import COMPLETE, Hardware, Purpose, environment_of
 from inference.servers.settings import AgentServer, ImageServer, Server
 from schemas import FoundryError
-from training.base_model.driver import packaged_model
-from training.base_model.settings import BaseModelSettings
+from training.base_model import PACKAGED_MODEL, BaseModelSettings
 from training.grpo.recipe import GrpoSettings
 from training.model_size import (
     GRPO_CHECKPOINT_BYTES,
@@ -243,8 +242,7 @@ def _size_of_served(profile: Profile, server: AgentServer) -> ModelSize | None:
 def _size_of_base(settings: BaseModelSettings) -> ModelSize | None:
     if settings.source == "huggingface":
         return _size_of(settings.model or "", settings.revision)
-    packaged = packaged_model()
-    return _size_of(str(packaged), None) if packaged else None
+    return _size_of(str(PACKAGED_MODEL), None)
 
 
 def _size_of(model: str, revision: str | None) -> ModelSize | None:

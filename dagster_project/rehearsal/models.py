@@ -10,7 +10,7 @@ from typing import Any
 from inference.backends.diffusers.registry import GeneratorModel, load_registry
 from inference.backends.model_files import cached_file
 from schemas import FoundryError
-from training.base_model.driver import packaged_model
+from training.base_model import PACKAGED_MODEL
 
 from .answers import tagged_answers, whole_answers
 
@@ -108,13 +108,11 @@ def _build_agent(folder: Path, free_answers: Sequence[str]) -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    packaged = packaged_model()
-    assert packaged, "the packaged base model is part of the project"
-    processor: Any = AutoProcessor.from_pretrained(packaged)
+    processor: Any = AutoProcessor.from_pretrained(PACKAGED_MODEL)
     tokenizer, schema_answers = processor.tokenizer, whole_answers()
     tokenizer.add_tokens([*schema_answers, *free_answers])
     tokenizer.model_max_length = _CONTEXT
-    config = AutoConfig.from_pretrained(packaged)
+    config = AutoConfig.from_pretrained(PACKAGED_MODEL)
     text = config.text_config
     text.num_hidden_layers, text.max_position_embeddings = _LAYERS, _CONTEXT
     text.vocab_size = -(-len(tokenizer) // 64) * 64

@@ -18,7 +18,7 @@ from inference.backends.checkpoint.model import CheckpointSettings
 from inference.roles import qualified_name
 from tests.dagster_project.conftest import TINY_PROFILE, copy_lake
 from tests.helpers.fake_launcher import FakeLauncher
-from training.base_model.driver import packaged_model
+from training.base_model import PACKAGED_MODEL
 from training.registry import CheckpointRegistry
 
 PROMPT = "<image><image>Was {{ original_instruction }} done by {{ rewritten_prompt }}?"
@@ -29,7 +29,7 @@ def released(tmp_path):
     """A critic of somebody else: weights without a manifest."""
     folder = tmp_path / "Critic-SFT-8B"
     folder.mkdir()
-    for file in packaged_model().iterdir():
+    for file in PACKAGED_MODEL.iterdir():
         (folder / file.name).symlink_to(file)
     return folder
 

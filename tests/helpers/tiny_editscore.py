@@ -7,19 +7,16 @@ from pathlib import Path
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.editscore.loading import EditScoreSettings, load
 from inference.backends.editscore.prompts import prompt_texts
-from training.base_model.architecture import build_untrained
-from training.base_model.settings import Architecture, BaseModelSettings
+from tests.helpers.tiny_model import build_untrained
 from warehouse import EncodedImage
 
-SMALL = Architecture(hidden=96, layers=2, feed_forward=128, vision_hidden=64)
 SEMANTICS = '{"reasoning": "It is there.", "score": [20, 15]}'
 QUALITY = '{"reasoning": "It is clean.", "score": [25, 10]}'
 
 
 def tiny_model(folder: Path, layers: int = 2) -> Path:
     """A Qwen3-VL with random weights."""
-    sizes = SMALL.model_copy(update={"layers": layers})
-    build_untrained(folder, BaseModelSettings(architecture=sizes))
+    build_untrained(folder, hidden=96, layers=layers, feed_forward=128, vision_hidden=64)
     return folder
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from inference.backends.model_files import device_and_dtype
-from training.base_model.driver import packaged_model
+from training.base_model import PACKAGED_MODEL
 from training.model_size import KNOWN_SIZES, ModelSize, picture_seconds
 
 EIGHT = KNOWN_SIZES["Qwen/Qwen3-VL-8B-Instruct"]
@@ -25,7 +25,7 @@ def config_of_8b() -> dict:
 
 
 def packaged_config() -> dict:
-    return json.loads((packaged_model() / "config.json").read_text())
+    return json.loads((PACKAGED_MODEL / "config.json").read_text())
 
 
 @pytest.mark.parametrize("config", [packaged_config(), config_of_8b()], ids=["packaged", "8B"])

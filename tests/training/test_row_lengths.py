@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from schemas import FoundryError
-from training.base_model.driver import packaged_model
+from training.base_model import PACKAGED_MODEL
 from training.row_lengths import TokenCounter
 
 PIXELS = 9216
@@ -19,7 +19,7 @@ def processor():
     torch_cpu_shim.install()
     from transformers import AutoProcessor
 
-    return AutoProcessor.from_pretrained(packaged_model())
+    return AutoProcessor.from_pretrained(PACKAGED_MODEL)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -31,12 +31,12 @@ def test_prompts_are_as_long_as_the_processor_says(processor, size):
         [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
     )
     tokens = processor(text=[prompt], images=pictures)["input_ids"][0]
-    counter = TokenCounter(packaged_model(), PIXELS)
+    counter = TokenCounter(PACKAGED_MODEL, PIXELS)
     assert counter.count([USER], [size, (96, 96)]) == len(tokens)
 
 
 def test_larger_pictures_are_shrunk():
-    counter = TokenCounter(packaged_model(), PIXELS)
+    counter = TokenCounter(PACKAGED_MODEL, PIXELS)
     one, other = (counter.count([USER], [size]) for size in ((96, 96), (1024, 1024)))
     assert one == other
 

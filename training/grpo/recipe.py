@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from inference.environments import Extra
 from schemas.yaml_config import ConfigModel, added_field
 
-from ..base_model.settings import StartModel
+from ..base_model import StartModel
 from ..rewards.reward import RewardSettings
 from ..tracking import OFFLINE, TrackingSettings
 from .hydra import override_list, plain_name

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from schemas import FoundryError
 from schemas.yaml_config import ConfigModel, added_field, load_document
 
-from ..base_model.settings import StartModel
+from ..base_model import StartModel
 from ..launch.jobs import AbsolutePath
 from ..tracking import OFFLINE, TrackingSettings
 

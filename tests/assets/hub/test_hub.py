@@ -33,7 +33,7 @@ from tests.assets.hub.hub_server import TOKEN, Hub, Repo, hub_server
 from tests.assets.imports import files
 from tests.helpers.automation import wait_until
 from tests.helpers.command import INTERLEAVE
-from training.base_model.driver import packaged_model
+from training.base_model import PACKAGED_MODEL
 from training.registry import CheckpointRegistry
 from warehouse import Home
 
@@ -229,7 +229,7 @@ class TestCheckpoints:
     def trained(self, home) -> Home:
         folder = CheckpointRegistry(home).folder("critic_sft_checkpoint", "v1")
         folder.mkdir(parents=True)
-        for path in packaged_model().iterdir():
+        for path in PACKAGED_MODEL.iterdir():
             (folder / path.name).symlink_to(path)
         manifest = Manifest(
             name="critic_sft_checkpoint",
@@ -277,7 +277,7 @@ class TestCheckpoints:
         assert row.model_dump(exclude=local) == pushed.model_dump(exclude=local)
         folder = resolve("critic_sft_checkpoint@v1", "critic", pulled)
         assert (folder / "model.safetensors").read_bytes() == (
-            packaged_model() / "model.safetensors"
+            PACKAGED_MODEL / "model.safetensors"
         ).read_bytes()
         read_manifest(folder).check_role("critic")
         command(pulled, "push", "critic_sft_checkpoint@v1", "me/again", "--yes")

@@ -19,7 +19,7 @@ from tests.assets.curation.test_exports import curate
 from tests.assets.imports import files
 from tests.helpers.command import interleave
 from tests.training.trainer_parsers import parse_all
-from training.base_model.driver import packaged_model
+from training.base_model import PACKAGED_MODEL
 from training.sft.recipe import SftJob, SftSettings, llamafactory_config
 
 
@@ -107,7 +107,7 @@ def test_llamafactory_loads_imported_rows_alone(home, imported, tmp_path):
         home.lake.write(table, [])
     export(home, mix, "llamafactory")
     job = SftJob(
-        parent=packaged_model(),
+        parent=PACKAGED_MODEL,
         data=home.exports / "llamafactory",
         datasets=["planner_sft"],
         settings=SftSettings(recipe="sketch"),

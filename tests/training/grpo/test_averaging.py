@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from inference.backends.checkpoint.model import load_weights
-from training.base_model.architecture import build_untrained
+from tests.helpers.tiny_model import build_untrained
 from training.grpo.averaging import average_with_parent
 
 WEIGHTS = "model.safetensors"

@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from inference.environments import ensure_environment
+from tests.helpers.tiny_model import build_untrained
 from tests.training.trainer_parsers import parse_all
-from training.base_model.architecture import build_untrained
 from training.grpo.recipe import GrpoSettings, cluster_overrides, environment, overrides
 from training.tracking import Tracker, TrackingSettings
 

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from inference.backends import torch_cpu_shim
-from training.base_model.architecture import build_untrained
+from tests.helpers.tiny_model import build_untrained
 from training.grpo.recipe import PLUGINS
 
 # By its file: the package around it registers with verl, which is not in our environment.

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from schemas import FoundryError
-from training.base_model.driver import packaged_model
+from training.base_model import PACKAGED_MODEL
 from training.grpo.recipe import DEV_ROWS, ROWS, GrpoSettings
 from training.grpo.rows import prepare_rows
 from training.row_lengths import LEFT_OUT
@@ -52,7 +52,7 @@ def prepare(data: Path, home: Home, name: str, **settings: object) -> list[dict]
     folder = data / name
     folder.mkdir()
     chosen = GrpoSettings(**SMALL | settings)
-    steps = prepare_rows(data, folder, chosen, packaged_model(), home.images, print)
+    steps = prepare_rows(data, folder, chosen, PACKAGED_MODEL, home.images, print)
     rows = pq.read_table(folder / ROWS).to_pylist()
     assert len(rows) == steps * chosen.batch
     return rows

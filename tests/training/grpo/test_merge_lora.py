@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from inference.environments import ensure_environment
-from training.base_model.architecture import build_untrained
+from tests.helpers.tiny_model import build_untrained
 from training.grpo.recipe import PLUGINS
 
 pytestmark = pytest.mark.long

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from assets.core.profile import load_profile
 from inference.backends.factory import Backends
-from training.base_model.architecture import build_untrained
+from tests.helpers.tiny_model import build_untrained
 from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import DEV_ROWS, GrpoSettings
 from training.grpo.verl_options import ACTOR

@@ -78,7 +78,7 @@ def test_a_ray_launcher_needs_an_address():
 
 
 def test_drivers_start_without_the_heavy_libraries():
-    drivers = [f"training.{name}.driver" for name in ("sft", "grpo", "base_model")]
+    drivers = [f"training.{name}.driver" for name in ("sft", "grpo")]
     drivers.append("inference.servers.driver")
     code = f"import sys, {', '.join(drivers)}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True)

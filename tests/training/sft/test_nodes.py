@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from tests.helpers.tiny_model import build_untrained
 from tests.training.sft.sft_runs import Training, settings, write_export
-from training.base_model.architecture import build_untrained
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

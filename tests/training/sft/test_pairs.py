@@ -15,7 +15,7 @@ from inference.environments import ensure_environment
 from schemas.curation import CRITIC_DPO
 from tests.assets.curation.curated_world import World
 from tests.training.trainer_parsers import parse_all
-from training.base_model.driver import packaged_model
+from training.base_model import PACKAGED_MODEL
 from training.sft.recipe import SftJob, SftSettings, environment, llamafactory_config, read_recipe
 from warehouse import Home
 
@@ -40,7 +40,7 @@ def exported(tmp_path_factory) -> tuple[Home, Path]:
 
 def config(data: Path, folder: Path, **options: object) -> dict[str, object]:
     settings = SftSettings(recipe="sketch", batch=2, options={**DPO, **options})
-    job = SftJob(parent=packaged_model(), data=data, datasets=["critic_dpo"], settings=settings)
+    job = SftJob(parent=PACKAGED_MODEL, data=data, datasets=["critic_dpo"], settings=settings)
     return llamafactory_config(job, folder)
 
 

@@ -9,7 +9,7 @@ import pytest
 from inference.environments import ensure_environment
 from tests.training.sft.sft_runs import settings, write_export
 from tests.training.trainer_parsers import parse_all
-from training.base_model.driver import packaged_model
+from training.base_model import PACKAGED_MODEL
 from training.sft.data_files import DataSetFile
 from training.sft.recipe import SftJob, llamafactory_config
 
@@ -46,7 +46,7 @@ def test_llamafactory_reads_them_in_order(tmp_path):
     cases = {}
     for workers in (1, 2):
         changed = settings(options={"logging_steps": 1, "preprocessing_num_workers": workers})
-        job = SftJob(parent=packaged_model(), data=data, datasets=["critic_sft"], settings=changed)
+        job = SftJob(parent=PACKAGED_MODEL, data=data, datasets=["critic_sft"], settings=changed)
         cases[str(workers)] = llamafactory_config(job, tmp_path)
     loaded = parse_all(ensure_environment("sft", "cpu"), PARSER, cases, os.environ)
     for result in loaded.values():

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 import training.sft.rows
 from schemas import FoundryError
 from tests.training.sft.sft_runs import settings, write_export
-from training.base_model.driver import packaged_model
+from training.base_model import PACKAGED_MODEL
 from training.row_lengths import LEFT_OUT, left_out_metrics
 from training.sft.data_files import DataSetFile, data_set_files
 from training.sft.recipe import SftJob, llamafactory_config, read_recipe
@@ -22,7 +22,7 @@ def data(tmp_path):
 
 def job(data, **changes):
     return SftJob(
-        parent=packaged_model(), data=data, datasets=["critic_sft"], settings=settings(**changes)
+        parent=PACKAGED_MODEL, data=data, datasets=["critic_sft"], settings=settings(**changes)
     )
 
 

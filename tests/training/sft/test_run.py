@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.tiny_model import build_untrained
 from tests.training.sft.sft_runs import Training, settings, write_export
-from training.base_model.architecture import build_untrained
 
 pytestmark = pytest.mark.long
 

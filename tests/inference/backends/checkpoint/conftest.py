@@ -5,19 +5,16 @@ import shutil
 import pytest
 
 from inference.backends.checkpoint.manifest import MANIFEST_FILE
+from tests.helpers.tiny_model import build_untrained
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, fixed_answers, overfit
-from training.base_model.architecture import build_untrained
-from training.base_model.driver import packaged_model
-from training.base_model.settings import Architecture, BaseModelSettings
-
-SMALL = BaseModelSettings(architecture=Architecture(hidden=96, layers=2, vision_hidden=64))
+from training.base_model import PACKAGED_MODEL
 
 
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory):
     """A checkpoint with random weights."""
     folder = tmp_path_factory.mktemp("checkpoints") / "untrained"
-    build_untrained(folder, SMALL)
+    build_untrained(folder, hidden=96, layers=2, vision_hidden=64)
     (folder / MANIFEST_FILE).write_text(BOTH.model_dump_json())
     return folder
 
@@ -26,7 +23,7 @@ def untrained(tmp_path_factory):
 def packaged_folder(tmp_path_factory):
     """The packaged base model as an agent: sensitive to word order, unlike random weights."""
     folder = tmp_path_factory.mktemp("checkpoints") / "packaged"
-    shutil.copytree(packaged_model(), folder)
+    shutil.copytree(PACKAGED_MODEL, folder)
     (folder / MANIFEST_FILE).write_text(BOTH.model_dump_json())
     return folder
 

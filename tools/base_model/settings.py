@@ -1,7 +1,5 @@
 """Settings of the base model."""
 
-from typing import Literal
-
 from pydantic import Field
 
 from schemas.yaml_config import ConfigModel
@@ -42,23 +40,9 @@ class PretrainingSettings(ConfigModel):
     threads: int = Field(2, ge=1, description="CPU threads")
 
 
-class StartModel(ConfigModel):
-    """A model that was not trained here, such as the authors' SFT critic."""
-
-    model: str = Field(description="Its id at Hugging Face, or a folder")
-    revision: str | None = Field(None, description="The commit that is meant; of an id")
-
-
 class BaseModelSettings(ConfigModel):
-    """Where the base of planner and critic comes from."""
+    """How the base model is made."""
 
-    source: Literal["packaged", "train", "huggingface"] = Field(
-        "packaged",
-        description="packaged: the tiny model shipped with the project; train: pretrain one "
-        "from scratch, as the shipped one was; huggingface: a model by id or path",
-    )
-    model: str | None = Field(None, description="huggingface: id or path of the model")
-    revision: str | None = Field(None, description="huggingface: commit of the model")
     architecture: Architecture = Field(Architecture(), description="Sizes of the tiny model")
     lessons: PretrainingSettings = Field(
         PretrainingSettings(), description="How the tiny model is pretrained"

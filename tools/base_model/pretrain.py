@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inference.sketch_world.seeded_random import random_by
+from training.launch.jobs import TrainingProgress
 from warehouse.atomic import atomic_path
 
-from ..launch.jobs import TrainingProgress
 from .architecture import build_model, build_processor
 from .batches import Collator, pixels
 from .pretraining_samples import TrainingSample, drill_sample, image_sample, reading_sample

@@ -1,12 +1,11 @@
 """A tiny Qwen3-VL: the classes of the 8 B model, with 3.6 million parameters."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inference.backends import torch_cpu_shim
 
-from .settings import Architecture, BaseModelSettings
-from .vocabulary import CHAT_TEMPLATE, build_tokenizer
+from .settings import Architecture
+from .vocabulary import CHAT_TEMPLATE
 
 if TYPE_CHECKING:
     from transformers import (
@@ -19,14 +18,6 @@ if TYPE_CHECKING:
 PATCH, MERGE = 16, 2
 _HEAD_SIZE = 32
 _CONTEXT_LENGTH = 4096
-
-
-def build_untrained(folder: Path, settings: BaseModelSettings | None = None, seed: int = 0) -> None:
-    """Write a tiny Qwen3-VL with random weights, its tokenizer and processor to `folder`."""
-    sizes = (settings or BaseModelSettings()).architecture
-    tokenizer = build_tokenizer(sizes.vocabulary)
-    build_model(sizes, tokenizer, seed).save_pretrained(folder)
-    build_processor(sizes, tokenizer).save_pretrained(folder)
 
 
 def build_model(
