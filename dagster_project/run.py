@@ -17,12 +17,10 @@ import duckdb
 
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES, Node
-from assets.core.process_share import most_processes
 from assets.core.progress import progress_factory, reporting_to
 from assets.curation.targets import read_growth, targets_of
-from assets.prompts.assets import load_packs, register_shards, shard_names
+from assets.prompts.assets import check_shard_size, load_packs, register_shards, shard_names
 from assets.prompts.pack_loader import load_pack
-from assets.prompts.shard_size import check_shard_size
 from inference.calls.forecast import MIN_SHARDS
 from inference.calls.progress import NullProgress
 from schemas import FoundryError, StorageError
@@ -222,7 +220,7 @@ def _run_partitions(
         _label(node, name) for name in partitions for node in nodes if node not in stale[name]
     ]
     work = [(changed, name) for name, changed in stale.items() if changed]
-    workers = min(jobs, len(work), most_processes(stage.foundry.settings) or jobs)
+    workers = min(jobs, len(work), stage.foundry.settings.most_processes or jobs)
     progress = ShardProgress(stage.foundry, nodes, len(work))
     failed = FailedPartitions(stage.announce)
     if workers < 2 or stage.in_this_process_only:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from assets.checkpoints.training import TrainingRecord, checkpoint_row
 from assets.core.foundry import FoundryResource
 from assets.core.node import NODES, Node, lineage
-from assets.curation.exports.verification import export_checks
+from assets.curation.exports.publisher import export_checks
 from inference.backends.checkpoint.manifest import RECORD
 from inference.review_log import restore_reviews
 from schemas import TABLES, BadImageError, FoundryError, StorageError, Table

@@ -2,9 +2,8 @@
 
 from schemas.benchmarks import BENCHMARK_ANSWERS, JUDGEMENTS
 
-from ..core.checks import blocking_checks
+from ..core.checks import Violations, blocking_checks, damaged_images
 from ..core.foundry import FoundryResource
-from ..core.integrity import Violations, damaged_images
 from .assets import ANSWERS, JUDGEMENT_SET, RESULTS
 from .runs import BenchmarkRuns
 

@@ -1,18 +1,29 @@
 """Blocking Dagster checks from rules: one multi-check per asset, each rule with its violations.
 
-A check of a partitioned asset reads the partition of its run; outside one, the whole table.
+A check of a partitioned asset reads the partition of its run; outside one, the whole table. A rule
+returns at most `MAX_ROWS` rows that violate it, as dictionaries (damaged images: all); if there are
+none, it holds.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 
 import dagster as dg
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas import TABLES, BadImageError, Table
+from schemas.base import ForeignKey
+from warehouse import ImageStore, Lake
 
 from .foundry import FoundryResource
-from .integrity import Violations, dangling_references, repeated_rows
 from .metadata import table_metadata
 from .node import Node
 
+Violations = list[dict[str, object]]
+MAX_ROWS = 5
 Rule = Callable[[FoundryResource, str | None], Violations]
 
 
@@ -20,7 +31,7 @@ def blocking_checks(node: Node, **rules: tuple[str, Rule]) -> dg.AssetChecksDefi
     """Key and reference checks of a node's tables, and its own rules, each with a description."""
     all_rules: dict[str, tuple[str, Rule]] = {
         "keys_unique": ("Every key occurs once", partial(_duplicates, node)),
-        "references_hold": ("Every row that a row refers to exists", partial(_dangling, node)),
+        "references_hold": ("Every row that a row refers to exists", partial(_dangling_rows, node)),
         **rules,
     }
     specs = [
@@ -60,6 +71,134 @@ def _duplicates(node: Node, foundry: FoundryResource, shard: str | None) -> Viol
     return [row for data in keys for row in repeated_rows(data)]
 
 
-def _dangling(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:
+def _dangling_rows(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:
     lake = foundry.home.lake
     return [row for table in node.tables for row in dangling_references(table, lake, shard)]
+
+
+def find_rows(query: str, **tables: pa.Table) -> Violations:
+    """Rows of a DuckDB query over the tables, ordered by all columns."""
+    with duckdb.connect() as connection:
+        for name, data in tables.items():
+            connection.register(name, data)
+        return first_rows(connection, query)
+
+
+def first_rows(connection: duckdb.DuckDBPyConnection, query: str) -> Violations:
+    return connection.sql(f"{query} order by all limit {MAX_ROWS}").to_arrow_table().to_pylist()
+
+
+def repeated_rows(data: pa.Table) -> Violations:
+    return find_rows(_repeated("data", data.column_names), data=data)
+
+
+def dangling_references(table: Table, lake: Lake, shard: str | None) -> Violations:
+    violations: Violations = []
+    for reference in table.references:
+        parent, columns = TABLES[reference.table], list(reference.columns)
+        partitions = [shard] if shard else None
+        data = lake.read(table, partitions, columns)
+        parents = lake.read(parent, partitions if parent.sharded else None, reference.target)
+        query = _dangling(reference, "data", "parents")
+        violations += find_rows(query, data=data, parents=parents)
+    return violations
+
+
+def broken_tables(connection: duckdb.DuckDBPyConnection, tables: Iterable[Table]) -> Violations:
+    """Repeated keys and dangling references of whole tables, by the views of a connection."""
+    queries = [
+        query
+        for table in tables
+        for query in (
+            _repeated(table.name, table.key),
+            *(_dangling(each, table.name, each.table) for each in table.references),
+        )
+    ]
+    return [row for query in queries for row in first_rows(connection, query)]
+
+
+def _repeated(name: str, columns: Sequence[str]) -> str:
+    listed = ", ".join(columns)
+    return f"select {listed}, count(*) as copies from {name} group by all having count(*) > 1"
+
+
+def _dangling(reference: ForeignKey, name: str, parent: str) -> str:
+    columns = ", ".join(reference.columns)
+    pairs = zip(reference.target, reference.columns, strict=True)
+    targets = ", ".join(f"{target} as {column}" for target, column in pairs)
+    known = " and ".join(f"{column} is not null" for column in reference.columns)
+    return (
+        f"select distinct '{reference.table}' as missing_in, {columns} from {name} "
+        f"anti join (select {targets} from {parent}) using ({columns}) where {known}"
+    )
+
+
+def damaged_images(images: ImageStore, names: Iterable[str]) -> Violations:
+    """Images that are not in the store, or whose bytes do not hash to their name."""
+    violations: Violations = []
+    for name in sorted(set(names)):
+        try:
+            images.get(name)
+        except BadImageError as error:
+            violations.append({"image": name, "problem": str(error)})
+    return violations
+
+
+def missing_images(images: ImageStore, names: Iterable[str]) -> Violations:
+    missing = (name for name in sorted(set(names)) if not images.exists(name))
+    return [{"image": name} for name in islice(missing, MAX_ROWS)]
+
+
+def distinct_strings(data: pa.Table) -> Iterator[str]:
+    """Strings in string and list-of-string columns, without nulls; distinct per column."""
+    for column in data.columns:
+        flat = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+        yield from set(flat.drop_null().to_pylist())
+
+
+def mismatched_placeholders(data: pa.Table, images: str = "images") -> Violations:
+    """Rows whose messages have another number of `<image>` than `images` (SQL) has items."""
+    query = f"""
+        select row_id, image_count, placeholders from (
+            select row_id, len({images}) as image_count, list_sum(list_transform(
+                messages, lambda m: len(regexp_extract_all(m.content, '<image>')))) as placeholders
+            from data)
+        where image_count != placeholders
+    """
+    return find_rows(query, data=data)
+
+
+def unbalanced_verdicts(
+    data: pa.Table, verdict: str, tolerance: float, one_sided: bool = False
+) -> Violations:
+    """Iterations whose share of accepting verdicts differs from 1/2 by more than `tolerance`.
+
+    A difference of one row is always allowed: an odd number cannot be halved. `verdict` is SQL;
+    with `one_sided`, iterations may have only one kind of verdict.
+    """
+    exempt = "share in (0, 1)" if one_sided else "false"
+    query = f"""
+        select iteration, share, samples from (
+            select iteration, avg(({verdict})::int) as share, count(*) as samples,
+                   abs(2 * sum(({verdict})::int) - count(*)) as difference
+            from data group by iteration)
+        where difference > greatest({tolerance} * 2 * samples, 1) and not {exempt}
+    """
+    return find_rows(query, data=data)
+
+
+def shared_units(
+    sets: Sequence[tuple[str, pa.Table]], unit: Sequence[str] = ("prompt_id",)
+) -> Violations:
+    """Prompts, or what the columns `unit` identify, that occur in more than one named set."""
+    tables = {f"set_{i}": data.select(list(unit)) for i, (_, data) in enumerate(sets)}
+    columns = ", ".join(unit)
+    union = " union all ".join(
+        f"select distinct {columns}, '{name}' as set_name from set_{i} where {unit[0]} is not null"
+        for i, (name, _) in enumerate(sets)
+    )
+    query = (
+        f"select {columns}, list(set_name order by set_name) as sets from ({union}) "
+        f"group by {columns} having count(*) > 1"
+    )
+    return find_rows(query, **tables)

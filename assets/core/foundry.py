@@ -13,7 +13,6 @@ from schemas.trajectories import TRAJECTORIES
 from training.settings import TrainingSettings
 from warehouse import Home
 
-from .process_share import share_of
 from .profile import Profile, load_profile
 
 SHARDS = dg.DynamicPartitionsDefinition(name="shards")
@@ -38,7 +37,7 @@ class FoundryResource(dg.ConfigurableResource):
         profile = load_profile(self.profile)
         if profile.size_changes:
             profile = profile.at_size(self.chosen_size)
-        return share_of(profile, self.process, self.processes) if self.processes > 1 else profile
+        return profile.share(self.process, self.processes) if self.processes > 1 else profile
 
     @cached_property
     def chosen_size(self) -> str:

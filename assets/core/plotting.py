@@ -1,20 +1,31 @@
-"""The style of every plot: colours, axes, and PNG bytes small enough to embed in metadata.
+"""Plots for asset metadata: their style, bars, and PNG bytes small enough to embed.
 
 matplotlib is imported when the first figure is made.
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 INK, PALE, PAPER = "#26324b", "#8a93a6", "#ffffff"
 GOOD, BAD, OTHER, ACCENT = "#2a9d8f", "#d9634c", "#4c78a8", "#e9a23b"
+STATUS_COLOURS = {
+    "complete": GOOD,
+    "exhausted": ACCENT,
+    "stopped": PALE,
+    "refused": PALE,
+    "quarantined": BAD,
+    "failed": BAD,
+}
+CATEGORY_COLOURS = (OTHER, GOOD, ACCENT, BAD, "#8d6cab", "#5b9bd5", "#7a9e4f", "#c77b9a")
 
 _WIDTH_INCHES, _DPI = 7.0, 144
 _PALETTE_STEP = 3  # of the pixels that a palette is made from
@@ -77,3 +88,76 @@ def figure_png(figure: "Figure") -> bytes:
     raw = io.BytesIO()
     figure.savefig(raw, format="png", facecolor=PAPER)
     return small_png(Image.open(raw))
+
+
+def counts_by_category(counts: Mapping[str, Mapping[str, int]], what: str = "prompts") -> bytes:
+    """A bar per category, divided into its sub-categories (category -> sub-category -> count)."""
+    headline = f"{what.capitalize()} by category and sub-category"
+    with new_figure(_height(len(counts)), headline) as (figure, axes):
+        widest = max((sum(members.values()) for members in counts.values()), default=0)
+        for row, members in enumerate(counts.values()):
+            colour, total = CATEGORY_COLOURS[row % len(CATEGORY_COLOURS)], 0
+            for count in members.values():
+                axes.barh(row, count, 0.7, total, color=colour, edgecolor=PAPER, linewidth=0.9)
+                total += count
+            low, high = min(members.values(), default=0), max(members.values(), default=0)
+            each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+            note = f"{total:,}  ({len(members)} of {each})"
+            axes.text(total + widest * 0.012, row, note, va="center", fontsize=9)
+        _name_rows(axes, list(counts), right_margin=0.4)
+        axes.set_xlabel("in brackets: the sub-categories, and how many each has")
+        return figure_png(figure)
+
+
+def status_counts(counts: Mapping[str, int], what: str = "trajectories") -> bytes:
+    """A bar per status; known statuses have their own colour."""
+    colours = [STATUS_COLOURS.get(status, OTHER) for status in counts]
+    return named_bars(counts, colours, f"{what.capitalize()} by status", what)
+
+
+def agreement_map(
+    names: Sequence[str], correlations: Mapping[tuple[str, str], float | None]
+) -> bytes:
+    """A matrix of rank correlations (-1 to 1; None: unknown), greener for better agreement."""
+    import numpy as np
+    from matplotlib.colors import LinearSegmentedColormap
+
+    known = {frozenset(pair): value for pair, value in correlations.items()}
+    colours = LinearSegmentedColormap.from_list("agreement", [BAD, PAPER, GOOD])
+    headline = "Rank correlation of the scorers' overall scores"
+    with new_figure(1.6 + 0.7 * len(names), headline) as (figure, axes):
+        cells = [[known.get(frozenset((a, b))) for b in names] for a in names]
+        axes.imshow(np.array(cells, float), cmap=colours, vmin=-1, vmax=1)
+        for row, column in permutations(range(len(names)), 2):
+            value = cells[row][column]
+            label = "unknown" if value is None else f"{value:.2f}"
+            axes.text(column, row, label, ha="center", va="center")
+        axes.set_xticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(length=0)
+        axes.set_xlabel("1: same order; 0: uncorrelated; -1: reverse order")
+        return figure_png(figure)
+
+
+def named_bars(counts: Mapping[str, int], colours: Sequence[str], title: str, what: str) -> bytes:
+    total = sum(counts.values()) or 1
+    with new_figure(_height(len(counts)), title) as (figure, axes):
+        bars = axes.barh(range(len(counts)), list(counts.values()), 0.65, color=colours)
+        labels = [f"{n:,}  ({n / total:.1%})" for n in counts.values()]
+        axes.bar_label(bars, labels, padding=4, fontsize=9.5, color=INK)
+        _name_rows(axes, list(counts), right_margin=0.16)
+        axes.set_xlabel(what)
+        return figure_png(figure)
+
+
+def _name_rows(axes: "Axes", names: Sequence[str], right_margin: float) -> None:
+    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    axes.set_xlim(0, max(axes.get_xlim()[1] * (1 + right_margin), 1))
+
+
+def _height(bars: int) -> float:
+    return 1.35 + 0.36 * max(bars, 1)  # inches

@@ -1,5 +1,6 @@
 """A profile: the backend of every role, sizes, limits, thresholds, and the cluster, as data."""
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -17,6 +18,7 @@ from pydantic import (
 
 from inference.backends.checkpoint.manifest import is_at_hub_alone
 from inference.backends.factory import Backends
+from inference.backends.providers.settings import RemoteModel
 from inference.environments import gpus
 from inference.generator_mix import generator_shares
 from inference.loop import check_conditioning
@@ -25,6 +27,7 @@ from inference.service.settings import ServiceSettings
 from inference.settings import Limits, LoopSettings
 from schemas import FoundryError
 from schemas.errors import first_problem
+from schemas.trajectories import LOOP_ROLES
 from schemas.yaml_config import ConfigModel, added_field, load_document, read_yaml
 from training.settings import TrainingSettings
 from warehouse import Home
@@ -38,6 +41,8 @@ from ..rounds.settings import RoundsSettings
 from .gpu_assignment import GpuAssignment
 from .notification_settings import NotificationSettings
 
+# Numbers of calls that processes of one run divide.
+_IN_FLIGHT = {"limits": ("generator", "agents", "trajectories_in_flight"), "rounds": ("in_flight",)}
 # null: none, where another profile, by `base`, has some
 Targets = Annotated[dict[TargetName, PositiveInt], BeforeValidator(lambda value: value or {})]
 FOLDER = Path(__file__).parents[2] / "profiles"
@@ -191,7 +196,7 @@ class Profile(Backends):
 
         Agents that were not downloaded yet are stood for by their ids, on the same GPUs.
         """
-        values = _without_keys(self.model_dump())
+        values = _with_endpoints(self.model_dump(), lambda endpoint: {**endpoint, "key": None})
         for role in ("planner", "critic"):
             reference = getattr(self.checkpoint, role) or ""
             if getattr(self.roles, role) != "checkpoint" or not is_at_hub_alone(reference):
@@ -203,6 +208,41 @@ class Profile(Backends):
             values["openai"][role] = {"model": reference, "endpoints": [endpoint]}
             values["prices"].setdefault(reference, {"input": 0, "output": 0})
         return self.model_validate(values)
+
+    def share(self, number: int, processes: int) -> Self:
+        """The profile with the limits of one of so many processes that make shards at the same
+        time, at least one call each: 30 of them are not to send 30 times as many calls.
+
+        Shares add up to what the profile allows for as many processes as `most_processes` says.
+
+        Args:
+            number: of the process, from 0.
+        """
+
+        def share(total: int) -> int:
+            return max(1, total // processes + (number < total % processes))
+
+        values = _with_endpoints(
+            self.model_dump(), lambda each: {**each, "concurrency": share(each["concurrency"])}
+        )
+        for section, names in _IN_FLIGHT.items():
+            limits = values.get(section) or {}
+            limits |= {name: share(limits[name]) for name in names if limits.get(name)}
+        return self.model_validate(values)
+
+    @property
+    def most_processes(self) -> int | None:
+        """Processes that can share the limits of endpoints; None: no endpoint is called."""
+        found: list[int] = []
+        for backend, roles in self.bound.items():
+            for role in set(roles) & set(LOOP_ROLES):
+                model = getattr(getattr(self, backend, None), role, None)
+                if isinstance(model, RemoteModel):
+                    endpoints = getattr(self, backend).endpoints_of(model)
+                    found.append(min(endpoint.concurrency for endpoint in endpoints))
+                    limits = self.limits
+                    found.append(limits.generator if role == "generator" else limits.agents)
+        return min(found, default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -309,14 +349,15 @@ def _value(values: Any, *keys: str) -> Any:
     return values
 
 
-def _without_keys(values: Any) -> Any:
+def _with_endpoints(values: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """Settings with every endpoint changed."""
     match values:
-        case {"url": _, "key": _}:  # an endpoint
-            return {**values, "key": None}
+        case {"url": _, "key": _}:
+            return change(values)
         case dict():
-            return {name: _without_keys(value) for name, value in values.items()}
+            return {name: _with_endpoints(value, change) for name, value in values.items()}
         case list():
-            return [_without_keys(value) for value in values]
+            return [_with_endpoints(value, change) for value in values]
     return values
 
 

@@ -11,10 +11,10 @@ from inference.agent_prompts.templates import version_of
 from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
 from warehouse.lake import ALL
 
-from ..core import figures
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
+from . import figures
 from .critic_sets import build_critic_rl, build_critic_sft
 from .exports.folder import read_card
 from .exports.publisher import FORMAT_VERSION, export_all

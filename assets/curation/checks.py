@@ -13,8 +13,7 @@ from schemas import Table
 from schemas.curation import STEPS
 from schemas.prompts import PROMPTS
 
-from ..core import integrity
-from ..core.checks import Rule, blocking_checks
+from ..core import checks
 from ..core.duckdb_session import duckdb_session
 from ..core.foundry import FoundryResource
 from ..core.node import Node
@@ -51,7 +50,7 @@ def _side(foundry: FoundryResource, side: str) -> tuple[str, pa.Table]:
     return side, foundry.home.lake.read(STEPS, columns=columns, where=pc.field("split") == side)
 
 
-def shards_hold(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
+def shards_hold(foundry: FoundryResource, _shard: str | None) -> checks.Violations:
     """Repeated keys and dangling references over all shards: a shard's own checks see only that.
 
     Raises:
@@ -60,44 +59,44 @@ def shards_hold(foundry: FoundryResource, _shard: str | None) -> integrity.Viola
     tables = [*TRAJECTORY_SET.tables, *SCORE_SET.tables]
     with closing(duckdb_session(foundry.home)) as connection:
         try:
-            return integrity.broken_tables(connection, tables)
+            return checks.broken_tables(connection, tables)
         except duckdb.Error:
             for table in tables:  # names a damaged file and its remedy
                 foundry.home.lake.check(table)
             raise
 
 
-def shared_between_splits(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
+def shared_between_splits(foundry: FoundryResource, _shard: str | None) -> checks.Violations:
     """Units (`curation.split.unit`) in both SFT and RL, and held-out prompts in either."""
     unit, heldout = foundry.settings.curation.split.unit_columns, _heldout(foundry)
     sft, rl = (_side(foundry, side) for side in ("sft", "rl"))
     pairs = [([sft, rl], unit), ([sft, heldout], _PROMPT), ([rl, heldout], _PROMPT)]
-    return [row for pair, columns in pairs for row in integrity.shared_units(pair, columns)]
+    return [row for pair, columns in pairs for row in checks.shared_units(pair, columns)]
 
 
 def outside_training(
     table: Table, split: str | None, foundry: FoundryResource, _shard: str | None
-) -> integrity.Violations:
+) -> checks.Violations:
     """A set holds prompts of the train split alone and, for critic sets, of its own side."""
     unit = foundry.settings.curation.split.unit_columns if split else _PROMPT
     columns = list(dict.fromkeys((*_PROMPT, *unit)))
     rows = (table.name, foundry.home.lake.read(table, columns=columns))
-    violations = integrity.shared_units([rows, _heldout(foundry)])
+    violations = checks.shared_units([rows, _heldout(foundry)])
     if split:
         other = _side(foundry, "rl" if split == "sft" else "sft")
-        violations += integrity.shared_units([rows, other], unit)
+        violations += checks.shared_units([rows, other], unit)
     return violations
 
 
 def _unbalanced(
     table: Table, side: str, foundry: FoundryResource, _shard: str | None
-) -> integrity.Violations:
+) -> checks.Violations:
     settings = getattr(foundry.settings.curation.critic, f"balance_{side}")
     if settings.mode == "none":
         return []
     verdict, one_sided = _VERDICTS[side], settings.one_sided == "keep"
     rows = foundry.home.lake.read(table, columns=["iteration", verdict.split(".")[0]])
-    return integrity.unbalanced_verdicts(rows, verdict, settings.tolerance, one_sided)
+    return checks.unbalanced_verdicts(rows, verdict, settings.tolerance, one_sided)
 
 
 def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefinition:
@@ -105,21 +104,21 @@ def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefin
     (table,) = declared.tables
     images = [name for name in _IMAGE_COLUMNS if name in table.columns]
 
-    def placeholders(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
+    def placeholders(foundry: FoundryResource, _shard: str | None) -> checks.Violations:
         listed = "images" if images == ["images"] else f"[{', '.join(images)}]"
         columns = [name for name in ("row_id", "messages", *images) if name in table.columns]
         parts = foundry.home.lake.stream(table, columns, part_rows=_PART_ROWS)
-        found = (integrity.mismatched_placeholders(part, listed) for part in parts)
-        return [*islice(chain.from_iterable(found), integrity.MAX_ROWS)]
+        found = (checks.mismatched_placeholders(part, listed) for part in parts)
+        return [*islice(chain.from_iterable(found), checks.MAX_ROWS)]
 
-    def missing(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
+    def missing(foundry: FoundryResource, _shard: str | None) -> checks.Violations:
         store = foundry.home.images
         parts = foundry.home.lake.stream(table, images, part_rows=_PART_ROWS)
-        names = (integrity.distinct_strings(part) for part in parts)
-        found = (integrity.missing_images(store, each) for each in names)
-        return [*islice(chain.from_iterable(found), integrity.MAX_ROWS)]
+        names = (checks.distinct_strings(part) for part in parts)
+        found = (checks.missing_images(store, each) for each in names)
+        return [*islice(chain.from_iterable(found), checks.MAX_ROWS)]
 
-    rules: dict[str, tuple[str, Rule]] = {
+    rules: dict[str, tuple[str, checks.Rule]] = {
         "splits_disjoint": (_TRAIN_ONLY, partial(outside_training, table, split)),
         "placeholders_match": ("As many <image> placeholders as images", placeholders),
         "images_present": ("Every image is in the store", missing),
@@ -127,10 +126,10 @@ def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefin
     if split:
         balanced = "As many True as False in every iteration, within the tolerance"
         rules["verdicts_balanced"] = (balanced, partial(_unbalanced, table, split))
-    return blocking_checks(declared, **rules)
+    return checks.blocking_checks(declared, **rules)
 
 
-steps_checks = blocking_checks(
+steps_checks = checks.blocking_checks(
     STEP_SET,
     shards_hold=("Keys and references hold over all shards", shards_hold),
     splits_disjoint=(_TRAIN_ONLY, shared_between_splits),

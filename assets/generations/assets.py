@@ -1,4 +1,4 @@
-"""The asset `generations`: users' requests from a file or a query, run batch by batch."""
+"""The asset `generations`: users' requests from a file or a query, run batch by batch, checked."""
 
 import asyncio
 from collections import Counter
@@ -17,11 +17,11 @@ from schemas.trajectories import ATTEMPTS, MODEL_CALLS, QUARANTINE
 from warehouse import ImageStore
 from warehouse.lake import REQUESTS
 
-from ..core import figures
+from ..core import plotting
+from ..core.checks import Violations, blocking_checks, damaged_images, distinct_strings
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import Node, Partitions
-from ..core.plotting import small_png
 from ..core.progress import progress_of
 from ..trajectories.contact_sheet import contact_sheet
 from ..trajectories.trajectory_views import step_views
@@ -110,10 +110,10 @@ def _keep_run_columns(row: GenerationRow, earlier: GenerationRow) -> GenerationR
 
 def _batch_metadata(images: ImageStore, results: BatchResults, folder: Path) -> dict[str, Any]:
     requests: list[GenerationRow] = results.rows(GENERATIONS)
-    statuses = figures.status_counts(Counter(row.status for row in requests), "requests")
+    statuses = plotting.status_counts(Counter(row.status for row in requests), "requests")
     best = sorted(results.requests, key=_sheet_order)[:_SHEET_ROWS]
     views = [_trajectory_view(images, rows) for rows in best]
-    sheet = small_png(contact_sheet(views, image_size=128), colours=255)
+    sheet = plotting.small_png(contact_sheet(views, image_size=128), colours=255)
     agents = {name for row in requests for name in (row.planner, row.critic) if name}
     return {
         "statuses": image_metadata(statuses, "Requests by status"),
@@ -142,3 +142,32 @@ def _trajectory_view(images: ImageStore, rows: Rows) -> TrajectoryView:
         reasoning=steps[0].reasoning if steps else "",
         steps=step_views(images, steps, rows[ATTEMPTS]),
     )
+
+
+def _images_intact(foundry: FoundryResource, batch: str | None) -> Violations:
+    lake, images = foundry.home.lake, foundry.home.images
+    batches = [batch] if batch else lake.partitions(GENERATIONS)
+    attempts = lake.read(ATTEMPTS, [f"{REQUESTS}{name}" for name in batches], ["image"])
+    requests = lake.read(GENERATIONS, batches, ["images", "input_images"])
+    return damaged_images(images, {*distinct_strings(attempts), *distinct_strings(requests)})
+
+
+def _attempts_complete(foundry: FoundryResource, batch: str | None) -> Violations:
+    """Requests whose number of attempts in the lake differs from their column `attempts`."""
+    lake, batches = foundry.home.lake, [batch] if batch else None
+    columns = ["generation_id", "trajectory_id", "shard", "attempts"]
+    requests = lake.read(GENERATIONS, batches, columns)
+    partitions = sorted({f"{REQUESTS}{name}" for name in requests["shard"].to_pylist()})
+    attempts = lake.read(ATTEMPTS, partitions, ["trajectory_id"])["trajectory_id"].to_pylist()
+    return [
+        row
+        for row in requests.to_pylist()
+        if attempts.count(row["trajectory_id"]) != row["attempts"]
+    ]
+
+
+generations_checks = blocking_checks(
+    GENERATION_SET,
+    pictures_intact=("Every image is in the store, as it was generated", _images_intact),
+    attempts_there=("Every request's attempts are in the lake", _attempts_complete),
+)

@@ -1,9 +1,10 @@
-"""The asset `imports`: training rows of other people that the profile mixes with ours."""
+"""The asset `imports`: training rows of other people that the profile mixes with ours, checked."""
 
 import dagster as dg
 
 from schemas.imports import IMPORTS
 
+from ..core.checks import Violations, blocking_checks
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
 from ..core.node import Node
@@ -47,3 +48,19 @@ def imports(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
             )
     counts = {IMPORTS.name: home.lake.rows(IMPORTS)}
     return IMPORT_SET.describe(context, foundry, counts, {"used": table_metadata(used)})
+
+
+def _missing_images(foundry: FoundryResource, _partition: str | None) -> Violations:
+    images = foundry.home.images
+    rows = foundry.home.lake.read(IMPORTS, columns=["row_id", "images"]).to_pylist()
+    return [
+        {"row_id": row["row_id"], "image": sha256}
+        for row in rows
+        for sha256 in row["images"]
+        if not images.exists(sha256)
+    ]
+
+
+imports_checks = blocking_checks(
+    IMPORT_SET, images_stored=("Every image of a row is in the store", _missing_images)
+)

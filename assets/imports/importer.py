@@ -15,8 +15,7 @@ from warehouse import Home
 from warehouse.atomic import atomic_write
 from warehouse.storage import safe_name
 
-from .images import ImageFinder, UnusableRowError
-from .source import SourceFile, SourceRow
+from .source import ImageFinder, SourceFile, SourceRow, UnusableRowError
 from .training_rows import RowReader
 
 

@@ -14,9 +14,8 @@ from warehouse.atomic import atomic_path, atomic_write
 
 from ..prompts.file_pack import IMAGES, INFO, PROMPTS_FILE, PackInfo
 from ..prompts.pack import FilePrompt
-from .images import ImageFinder, UnusableRowError
 from .importer import ImportResult, read_all
-from .source import SourceFile, SourceRow
+from .source import ImageFinder, SourceFile, SourceRow, UnusableRowError
 
 _MAX_CHARACTERS = 32_000
 

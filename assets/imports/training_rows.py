@@ -17,7 +17,7 @@ from schemas.errors import first_problem
 from schemas.imports import ImportKind
 from warehouse import Home
 
-from .images import WHITE, ImageFinder, UnusableRowError
+from .source import WHITE, ImageFinder, UnusableRowError
 
 _PLACEHOLDER = re.compile(re.escape(IMAGE), re.IGNORECASE)
 _VERDICT_NAMES = {

@@ -5,6 +5,7 @@ With `prompts.expansion` in the profile, terms proposed by a model join the voca
 """
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -13,7 +14,7 @@ import dagster as dg
 from pydantic import Field
 
 from inference.vocabulary_engine import ASSET as EXPANSION_NAME
-from schemas import Table
+from schemas import FoundryError, StorageError, Table
 from schemas.prompts import (
     CATEGORIES,
     PROMPTS,
@@ -33,7 +34,6 @@ from .expansion import add_accepted_terms, expand_packs
 from .pack import Pack, pack_tables, shard_name
 from .pack_loader import load_pack
 from .rounds import recorded_rounds
-from .shard_size import check_shard_size
 
 
 class PromptsConfig(dg.Config):
@@ -226,3 +226,32 @@ def _pack_prompts(
 def _is_used(last_shard: str, row: PromptRow) -> bool:
     """Whether a prompt of the profile's pack is run, or may be evaluated."""
     return row.split != "train" or row.shard <= last_shard
+
+
+def check_shard_size(foundry: FoundryResource, packs: list[Pack]) -> None:
+    """Raise FoundryError if the stored prompts of a pack are in shards of another size than the
+    profile's `bank.shard_size`."""
+    wanted = foundry.settings.bank.shard_size
+    for pack in packs:
+        stored = _stored_size(foundry, pack, wanted)
+        if stored != wanted:
+            settings = foundry.settings
+            raise FoundryError(
+                f"{foundry.home.root} has the prompts of pack {pack.name} in shards of {stored:,}, "
+                f"profile {settings.name} wants shards of {wanted:,}: set `bank: {{shard_size: "
+                f"{stored}}}` in the profile to continue with this home, or use another home "
+                "(INTERLEAVE_HOME)"
+            )
+
+
+def _stored_size(foundry: FoundryResource, pack: Pack, wanted: int) -> int:
+    """Prompts in a stored shard that is not the last one; `wanted` where nothing says otherwise."""
+    lake = foundry.home.lake
+    first, second = shard_name(pack.name, 0), shard_name(pack.name, 1)
+    with suppress(StorageError):  # a damaged shard is written again
+        rows = lake.rows(PROMPTS, first)
+        # The last shard of prompts from a file may be smaller.
+        may_be_smaller = bool(pack.prompts) and not lake.exists(PROMPTS, second)
+        if rows and not (may_be_smaller and rows < wanted):
+            return rows
+    return wanted

@@ -32,13 +32,12 @@ from random import Random
 from schemas import FoundryError
 from schemas.prompts import PromptRow, Split
 
-from .english import append_suffix
 from .file_pack import FileBank
 from .near_duplicates import NearDuplicates
 from .pack import Pack, Suffix, Template, TemplateSlot, prompt_id, shard_name
 from .rounds import TrainStretch, stretch_at
 from .settings import BankSettings
-from .template_fills import TemplateFill, TermChoice, choices, fill_sequence
+from .template_fills import TemplateFill, TermChoice, append_suffix, choices, fill_sequence
 
 
 def open_bank(

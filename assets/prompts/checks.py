@@ -2,9 +2,8 @@
 
 from schemas.prompts import PROMPTS
 
-from ..core.checks import blocking_checks
+from ..core.checks import Violations, blocking_checks, find_rows, repeated_rows
 from ..core.foundry import FoundryResource
-from ..core.integrity import Violations, find_rows, repeated_rows
 from ..core.node import NODES
 from .assets import EXPANSION, PROMPT_BANK
 from .file_pack import IMPORTED

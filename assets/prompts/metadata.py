@@ -10,7 +10,7 @@ import dagster as dg
 from schemas import Row
 from schemas.prompts import PromptRow, ProposalRow
 
-from ..core import figures
+from ..core import plotting
 from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from .bank import PromptBank
 from .expansion import ExpansionResult
@@ -34,7 +34,7 @@ def bank_metadata(pack: str, bank: PromptBank | FileBank) -> dict[str, Any]:
         by_category.setdefault(row.category, Counter())[row.subcategory] += 1
     counts = [n for members in by_category.values() for n in members.values()] or [0]
     spread = f"min {min(counts)}, median {median(counts):g}, max {max(counts)}"
-    plot = figures.counts_by_category(by_category, f"prompts of {pack}")
+    plot = plotting.counts_by_category(by_category, f"prompts of {pack}")
     return {
         f"{pack}/prompts": len(prompts),
         f"{pack}/per_subcategory": spread,

@@ -2,6 +2,10 @@
 
 A template with slots of n1, n2, ... choices has N = n1 * n2 * ... fills. `fill_sequence` visits
 them as k -> (a * k + b) mod N with a coprime to N: every fill exactly once, in constant memory.
+
+A slot may ask for a form of its term. Nouns follow `inflect`, verbs the word list of `lemminflect`;
+a term's own forms in its bank come first. A verb phrase starts with one or two verbs: `make a kite`
+-> `making a kite`, `wash and dry a plate` -> `washing and drying a plate`.
 """
 
 import itertools
@@ -11,10 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from random import Random
+from typing import TYPE_CHECKING
 
-from .english import apply_form
 from .near_duplicates import Content
 from .pack import Pack, SlotKey, Template, TemplateSlot, Term, parse
+
+if TYPE_CHECKING:
+    from inflect import engine
 
 # Function words say nothing about a prompt's subject. Numbers are among them, so that "in three
 # pictures" and "in four pictures" are the same prompt.
@@ -25,6 +32,8 @@ where while who will with would you your
 one two three four five six seven eight nine ten
 """
 _STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
+
+_VERB_TAGS = {"gerund": "VBG", "third": "VBZ", "past": "VBD"}
 
 # A term with two slots has hundreds of fills, which would crowd out the other terms of its bank.
 _MAX_CHOICES = 60
@@ -156,3 +165,48 @@ def _coprime(total: int, rng: Random) -> int:
         stride = rng.randrange(total // 4, total) or 1
         if math.gcd(stride, total) == 1:
             return stride
+
+
+@cache
+def apply_form(phrase: str, form: str | None, fixed: bool = False) -> str:
+    """Inflect a base phrase to a form of `pack.Form`; `fixed`: no article and no plural."""
+    if form in _VERB_TAGS:
+        return _inflect_verb_phrase(phrase, _VERB_TAGS[form])
+    if form is None or fixed:
+        return phrase
+    if form == "a":
+        return str(_engine().a(phrase))
+    return f"the {phrase}" if form == "the" else str(_engine().plural_noun(phrase))
+
+
+def append_suffix(text: str, suffix: str) -> str:
+    """Add a suffix: as a sentence of its own if it is capitalised, else within the last one."""
+    if not suffix:
+        return text
+    bare, end = (text[:-1], text[-1]) if text[-1] in ".?!" else (text, "")
+    if suffix[0].isupper():
+        return f"{bare}{end or '.'} {suffix}"
+    return f"{bare} {suffix}{end}"
+
+
+def _inflect_verb_phrase(phrase: str, tag: str) -> str:
+    from lemminflect import getInflection
+
+    words = phrase.split(" ")
+    for position in (0, 2) if words[1:2] == ["and"] else (0,):
+        words[position] = getInflection(words[position], tag=tag)[0]
+    return " ".join(words)
+
+
+@cache
+def _engine() -> "engine":
+    """inflect without its type checks: typeguard takes 6 s to compile them on every import."""
+    import typeguard
+
+    typechecked = typeguard.typechecked
+    typeguard.typechecked = lambda function: function  # type: ignore[assignment]
+    try:
+        import inflect
+    finally:
+        typeguard.typechecked = typechecked
+    return inflect.engine()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from schemas.trajectories import MemberScoreRow
 
-from ..core import figures
+from ..core import plotting
 from ..core.metadata import image_metadata, table_metadata
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def agreement_metadata(rows: Sequence[MemberScoreRow]) -> dict[str, Any]:
     pairs = agreements(rows)
     refusals = Counter(row.member for row in rows if row.refusal is not None)
     names = sorted({row.member for row in rows})
-    plot = figures.agreement_map(names, {pair.members: pair.spearman for pair in pairs})
+    plot = plotting.agreement_map(names, {pair.members: pair.spearman for pair in pairs})
     return {
         "agreement": table_metadata([pair.table_row() for pair in pairs]),
         "agreement_plot": image_metadata(plot, "Rank correlation of the members' overall scores"),

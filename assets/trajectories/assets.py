@@ -1,4 +1,4 @@
-"""Plans of a shard, the planner-critic loop over them, and scores of every attempt."""
+"""Plans of a shard, the planner-critic loop over them, scores of every attempt; their checks."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -23,11 +23,10 @@ from schemas.trajectories import (
     Role,
 )
 
-from ..core import figures
+from ..core import checks, plotting
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, model_call_costs
 from ..core.node import Node
-from ..core.plotting import small_png
 from ..core.progress import progress_of
 from ..prompts.rounds import limits_of_shard, roles_of_shard, rounds_of_shards
 from ..reviews.assets import agreement_metadata as people_agreement
@@ -138,9 +137,9 @@ def trajectories(
         QUARANTINE: run.quarantine,
     }
     rows = TRAJECTORY_SET.write(context, foundry, tables)
-    statuses = figures.status_counts(Counter(row.status for row in run.trajectories))
+    statuses = plotting.status_counts(Counter(row.status for row in run.trajectories))
     views = load_trajectories(home, pick_showcase(home, 6, [shard]), [shard])
-    sheet = small_png(contact_sheet(views, image_size=128), colours=255)
+    sheet = plotting.small_png(contact_sheet(views, image_size=128), colours=255)
     images = {
         "status": image_metadata(statuses, "Trajectories by status"),
         "stories": image_metadata(sheet, "Some trajectories of this shard"),
@@ -169,3 +168,17 @@ def scores(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Ma
     people = people_agreement(shard_labels(home, [shard], accept_at_least))
     metadata = model_call_costs(scored.calls) | agreement_metadata(scored.members) | people
     return SCORE_SET.describe(context, foundry, rows, metadata)
+
+
+def _images_intact(foundry: FoundryResource, shard: str | None) -> checks.Violations:
+    partitions = None if shard is None else [shard]
+    data = foundry.home.lake.read(ATTEMPTS, partitions, columns=["image", "source_image"])
+    return checks.damaged_images(foundry.home.images, checks.distinct_strings(data))
+
+
+plans_checks = checks.blocking_checks(PLAN_SET)
+trajectories_checks = checks.blocking_checks(
+    TRAJECTORY_SET,
+    images_intact=("Every image is in the store and hashes to its name", _images_intact),
+)
+scores_checks = checks.blocking_checks(SCORE_SET)

@@ -100,10 +100,10 @@ def _pushed(home: "Home", what: str, profile: str) -> tuple["Kind", str, dict[st
     """Kind of repository, title of the commit, and files."""
     if what == _DATA:
         from assets.core.profile import load_profile
-        from assets.hub.data_sets import training_sets
+        from assets.hub.contents import training_sets
 
         return "dataset", "Training sets", training_sets(home, load_profile(profile).curation)
-    from assets.hub.checkpoints import checkpoint_files
+    from assets.hub.contents import checkpoint_files
 
     identity, files = checkpoint_files(home, what)
     return "model", identity, files
@@ -146,7 +146,7 @@ def _confirmed() -> bool:
 
 
 def _store_data(home: "Home", folder: Path, replace: bool) -> None:
-    from assets.hub.data_sets import store_training_sets
+    from assets.hub.contents import store_training_sets
 
     for name, rows in store_training_sets(home, folder, replace).items():
         typer.echo(f"{name}: {rows} rows")
@@ -154,7 +154,7 @@ def _store_data(home: "Home", folder: Path, replace: bool) -> None:
 
 
 def _register(home: "Home", folder: Path, source: str) -> None:
-    from assets.hub.checkpoints import register_checkpoint
+    from assets.hub.contents import register_checkpoint
 
     row = register_checkpoint(home, folder, source)
     typer.echo(f"{row.name}@{row.version} from {source}; `interleave checkpoints` lists it")

@@ -1,20 +1,27 @@
-"""Writes the exports of a home, each with a card, and skips unchanged ones.
+"""Writes the exports of a home, each with a card, skips unchanged ones, and finds damaged ones.
 
 A card says what an export contains and where it comes from, for people (Markdown) and tools (JSON).
+Damage of files is found by the hashes of `SHA256SUMS`, of images by their names.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from inference.calls.hashing import content_digest
 from schemas import FoundryError, Table
 from warehouse import Home
 from warehouse.atomic import atomic_path
-from warehouse.checksums import write_sums
+from warehouse.checksums import SUMS_FILE, differing_files, file_sha256, read_sums, write_sums
+from warehouse.storage import first_line
+from warehouse.verify import Check, Damage
 
 from ...core.duckdb_session import duckdb_session
 from ...core.metadata import markdown_section
@@ -26,6 +33,8 @@ from .huggingface import yaml_header
 from .mixing import mix_hashes, mix_sources
 
 FORMAT_VERSION = 4  # incremented when an exporter writes the same rows differently
+
+_REMEDY = "`interleave verify --repair`, or delete the folder and `interleave run --select exports`"
 
 # Tables and columns that name the packs and models that the rows came from.
 _SOURCES = {
@@ -199,3 +208,53 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield from _flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def export_checks(home: Home) -> Iterator[Check]:
+    """A check a file of every export; folders of other people have neither card nor sums."""
+    for folder in sorted(home.exports.glob("[!.]*")):
+        if (folder / SUMS_FILE).exists() or (folder / CARD).exists():
+            yield from _folder_checks(folder)
+    for file in sorted(home.exports.glob("generations/*/data/*.parquet")):
+        yield Check("export", str(file), partial(_verify_parquet, file))
+
+
+def _folder_checks(folder: Path) -> Iterator[Check]:
+    try:
+        sums = read_sums(folder)
+    except ValueError as error:
+        damage = _damage(folder, SUMS_FILE, str(error))
+        yield Check("export", damage.file, lambda: [damage])
+        return
+    # Folders from before there were sums have hashes in their card.
+    for name, digest in (read_card(folder).get("files", {}) if sums is None else sums).items():
+        find = partial(_verify_file, folder, name, digest)
+        yield Check("export", str(folder / name), find)
+    for image in sorted(folder.glob("images/*/*.png")):
+        yield Check("export", str(image), partial(_verify_image, folder, image))
+
+
+def _verify_file(folder: Path, name: str, digest: str) -> list[Damage]:
+    return [_damage(folder, *found) for found in differing_files(folder, {name: digest})]
+
+
+def _verify_image(folder: Path, image: Path) -> list[Damage]:
+    if len(image.stem) != 64 or not image.exists() or file_sha256(image) == image.stem:
+        return []  # a white canvas has another name, and is listed with the files
+    return [_damage(folder, image.relative_to(folder).as_posix(), "its bytes have another hash")]
+
+
+def _verify_parquet(file: Path) -> list[Damage]:
+    try:
+        for _ in pq.ParquetFile(file, page_checksum_verification=True).iter_batches():
+            pass
+    except FileNotFoundError:
+        return []
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        remedy = "delete it and `interleave run --select generations`"
+        return [Damage("export", str(file), f"is damaged ({first_line(error)})", remedy)]
+    return []
+
+
+def _damage(folder: Path, name: str, problem: str) -> Damage:
+    return Damage("export", str(folder / name), problem, _REMEDY, (folder.name,))

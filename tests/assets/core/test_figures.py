@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
-from assets.core import figures, plotting
+from assets.core import plotting
 from assets.core.metadata import image_metadata
+from assets.curation import figures
 
 SCORES = [
     {
@@ -32,13 +33,13 @@ BALANCE = [
     for i in range(3)
 ]
 CHARTS = {
-    "counts": lambda: figures.counts_by_category({"plants": {"flower": 10, "tree": 12}}),
-    "status": lambda: figures.status_counts({"complete": 90, "quarantined": 2}),
+    "counts": lambda: plotting.counts_by_category({"plants": {"flower": 10, "tree": 12}}),
+    "status": lambda: plotting.status_counts({"complete": 90, "quarantined": 2}),
     "kept": lambda: figures.filter_counts(40, {"negative_trend": 3}),
     "variance": lambda: figures.variance_histogram([0, 1, 2, 3], [50, 20, 10], 1.5),
     "balance": lambda: figures.balance_by_iteration(BALANCE),
     "scores": lambda: figures.score_by_iteration(SCORES),
-    "agreement": lambda: figures.agreement_map(
+    "agreement": lambda: plotting.agreement_map(
         ["a", "b", "c"], {("a", "b"): 0.9, ("a", "c"): None, ("b", "c"): -0.2}
     ),
 }
@@ -78,7 +79,7 @@ def test_a_histogram_without_theta_has_no_sides():
 
 def test_longer_bars_stand_for_more():
     def length(complete: int) -> int:
-        png = figures.status_counts({"complete": complete, "exhausted": 100})
+        png = plotting.status_counts({"complete": complete, "exhausted": 100})
         close = np.abs(pixels(png) - ImageColor.getrgb(plotting.GOOD)).max(axis=2) < 12
         return int(close.sum())
 
@@ -87,8 +88,8 @@ def test_longer_bars_stand_for_more():
 
 def test_a_category_is_divided_into_its_sub_categories():
     def dividers(members: dict[str, int]) -> int:
-        png = figures.counts_by_category({"plants": members})
-        close = np.abs(pixels(png) - ImageColor.getrgb(figures.CATEGORY_COLOURS[0])).max(2) < 12
+        png = plotting.counts_by_category({"plants": members})
+        close = np.abs(pixels(png) - ImageColor.getrgb(plotting.CATEGORY_COLOURS[0])).max(2) < 12
         row = close[close.sum(axis=1).argmax()].astype(int)
         return int((np.diff(row) == 1).sum())
 
@@ -99,8 +100,8 @@ def test_a_category_is_divided_into_its_sub_categories():
 @pytest.mark.parametrize(
     "plot",
     [
-        lambda: figures.counts_by_category({}),
-        lambda: figures.status_counts({}),
+        lambda: plotting.counts_by_category({}),
+        lambda: plotting.status_counts({}),
         lambda: figures.filter_counts(0, {}),
         lambda: figures.balance_by_iteration([]),
         lambda: figures.score_by_iteration([]),

@@ -4,7 +4,6 @@ import pytest
 import yaml
 
 from assets.core.foundry import FoundryResource
-from assets.core.process_share import most_processes, share_of
 from assets.core.profile import load_profile
 
 
@@ -35,23 +34,23 @@ def limits_of(profile):
 
 @pytest.mark.parametrize("processes", [2, 3, 5])
 def test_shares_add_up_to_the_limits(profile, processes):
-    shares = [limits_of(share_of(profile, number, processes)) for number in range(processes)]
+    shares = [limits_of(profile.share(number, processes)) for number in range(processes)]
     assert [sum(each) for each in zip(*shares, strict=True)] == limits_of(profile)
     assert max(shares[0]) - max(shares[-1]) <= 1
 
 
 def test_nothing_else_changes(profile):
-    changed = share_of(profile, 0, 2).model_dump()
+    changed = profile.share(0, 2).model_dump()
     sections = ("limits", "rounds", "openai", "images", "gemini")
     assert [name for name, value in profile.model_dump().items() if value != changed[name]] == [
         name for name in profile.model_dump() if name in sections
     ]
-    assert share_of(profile, 0, 2).limits.tries == profile.limits.tries
+    assert profile.share(0, 2).limits.tries == profile.limits.tries
 
 
 def test_no_more_processes_than_the_smallest_limit_of_calls_to_endpoints(profile):
-    assert most_processes(profile) == 7, "both models name endpoints of their own"
-    assert most_processes(load_profile("sketch")) is None
+    assert profile.most_processes == 7, "both models name endpoints of their own"
+    assert load_profile("sketch").most_processes is None
 
 
 def test_a_process_of_several_has_its_share(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assets.core.integrity import unbalanced_verdicts
+from assets.core.checks import unbalanced_verdicts
 from assets.curation.balance import quotas, row_hashes, select_copies, verdict_counts
 from assets.curation.settings import BalanceSettings
 

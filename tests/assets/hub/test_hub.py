@@ -16,7 +16,7 @@ import yaml
 from assets.checkpoints.training import TrainingRecord, checkpoint_row
 from assets.curation.exports.publisher import export
 from assets.curation.settings import CurationSettings
-from assets.hub.checkpoints import register_checkpoint
+from assets.hub.contents import register_checkpoint
 from inference.backends.checkpoint.manifest import (
     MANIFEST_FILE,
     RECORD,

@@ -6,8 +6,7 @@ import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.core.profile import FOLDER, load_profile
-from assets.prompts.audit import audit_shares, sample_prompts
-from assets.prompts.audit_rules import audit_by_rules
+from assets.prompts.audit import audit_by_rules, audit_shares, sample_prompts
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack import pack_tables
 from assets.prompts.pack_loader import load_pack

@@ -4,6 +4,7 @@ import pytest
 
 from assets.prompts.bank import generate_bank
 from assets.prompts.expansion import (
+    TermFormat,
     add_accepted_terms,
     bank_requests,
     filter_terms,
@@ -13,7 +14,6 @@ from assets.prompts.expansion import (
 )
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
-from assets.prompts.term_validation import TermFormat
 from inference.agent_prompts.templates import render
 from inference.roles import ProposedTerm
 from inference.vocabulary_engine import ExpandedBank
