@@ -27,9 +27,8 @@ from training.rewards.rollouts import (
 from training.tracking import tracking_link
 from warehouse import Home
 
-from ..core.checks import blocking_checks
+from ..core.checks import Violations, blocking_checks
 from ..core.foundry import FoundryResource
-from ..core.integrity import Violations
 from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import NODES, Node
 from ..core.plotting import ACCENT, GOOD, OTHER, figure_png, new_figure

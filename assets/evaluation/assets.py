@@ -21,9 +21,8 @@ from schemas.trajectories import ATTEMPTS, MODEL_CALLS
 from warehouse.atomic import atomic_write
 
 from ..checkpoints.recipes import LINEAGE, Recipe
-from ..core.checks import blocking_checks
+from ..core.checks import Violations, blocking_checks
 from ..core.foundry import FoundryResource
-from ..core.integrity import Violations
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
