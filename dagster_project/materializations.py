@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import dagster as dg
-import sqlalchemy as db
-from dagster._core.storage.event_log import SqlEventLogStorage, SqlEventLogStorageTable
 
 from assets.core.node import DATA_VERSION_TAG, FINGERPRINT
 from schemas import StorageError
@@ -70,6 +68,9 @@ def _runs_of_events(instance: dg.DagsterInstance, asset: str) -> dict[int, str]:
     Numbers of deleted events are given to later ones in SQLite, and another database has its own:
     number and run together are an event's identity. Dagster has no call for this.
     """
+    import sqlalchemy as db  # with dagster's storage it takes a second to import
+    from dagster._core.storage.event_log import SqlEventLogStorage, SqlEventLogStorageTable
+
     storage = instance.event_log_storage
     assert isinstance(storage, SqlEventLogStorage)
     columns = SqlEventLogStorageTable.c

@@ -64,9 +64,9 @@ _SCORES = """
 SELECT iteration, round(overall, 3) AS score, count(*) AS attempts, sum(overall) AS total
 FROM scores GROUP BY ALL
 """
-_NO_SCORES = pa.schema(
+_SCORES_SCHEMA = pa.schema(
     {"iteration": pa.int64(), "score": pa.float64(), "attempts": pa.int64(), "total": pa.float64()}
-).empty_table()
+)
 _TRAIN_STEPS = """
 SELECT variance, unit_variance FROM filtered JOIN train_units USING ({unit}) WHERE kept
 """
@@ -100,7 +100,7 @@ class _Measures:
     @classmethod
     def sum(cls, parts: Iterable["_Measures"]) -> "_Measures":
         """Of all parts, of which one is in memory at a time."""
-        dropped, retained, scores = Counter[str](), 0, _NO_SCORES
+        dropped, retained, scores = Counter[str](), 0, _SCORES_SCHEMA.empty_table()
         steps, units = list[pa.Table](), list[pa.Table]()
         for part in parts:
             dropped += part.dropped

@@ -53,7 +53,6 @@ _REFERENCE_SEQUENCES = {
     "reflection": "interleaved_gen_reflection.json",
 }
 
-_ALL_ROWS = pc.scalar(True)
 _IMAGES = pc.list_value_length(pc.field("images"))  # their number
 
 _VERL_EXTRA = ("row_id", "origin_prompt", "rewritten_prompt", "origin_image", "edited_image")
@@ -65,8 +64,8 @@ def _write_llamafactory(folder: ExportFolder, settings: ExportSettings) -> dict[
     Image paths are relative to the folder: to `media_dir`, which defaults to `dataset_dir`.
     """
     parts = {
-        "planner_sft": (PLANNER_SFT, _ALL_ROWS),
-        "critic_sft": (CRITIC_SFT, _ALL_ROWS),
+        "planner_sft": (PLANNER_SFT, None),
+        "critic_sft": (CRITIC_SFT, None),
         "sequences_easy": (SEQUENCES, pc.field("form") == "easy"),
         "sequences_reflection": (SEQUENCES, pc.field("form") == "reflection"),
     }
@@ -114,7 +113,8 @@ def _sharegpt_samples(folder: ExportFolder, table: Table, where: Any) -> Iterato
     contiguous share) and fails at an image that follows 1,000 rows without one.
     """
     for condition in (_IMAGES > 0, _IMAGES == 0):
-        for row in folder.training_rows(table, where & condition):
+        chosen = condition if where is None else where & condition
+        for row in folder.training_rows(table, chosen):
             images = [folder.add_image(image) for image in row["images"]]
             yield {"messages": row["messages"], "images": images, **{n: row[n] for n in _IDS}}
 
