@@ -17,7 +17,6 @@ from typing import Any
 import dagster as dg
 import yaml
 from filelock import FileLock, Timeout
-from sqlalchemy.exc import DBAPIError
 
 from assets.core.profile import ClusterSettings, PostgresSettings, RaySettings
 from schemas import FoundryError, StorageError
@@ -71,6 +70,8 @@ def open_instance(
         StorageError: Dagster's storage cannot be read or written, now or later.
         FoundryError: a package or variable is missing that the cluster needs.
     """
+    from sqlalchemy.exc import DBAPIError
+
     cluster = cluster or _ONE_MACHINE
     folder = prepare_home(home, cluster)
     try:
