@@ -20,7 +20,7 @@ from inference.backends.openai import chat_arguments
 from inference.backends.providers.chat import CompletionRequest
 from inference.backends.providers.structured import CompletionResult
 from inference.calls.retry import RetryingCaller
-from inference.roles import Critic
+from inference.roles import Critic, Verdict
 from inference.settings import Limits
 from warehouse import EncodedImage, Home
 
@@ -151,7 +151,7 @@ def _retried(url: str) -> Callable[[], Ask]:
         caller = RetryingCaller(limits)
 
         async def ask() -> object:
-            outcome = await caller.call("critic", judge)
+            outcome = await caller.call("critic", Verdict, judge)
             if outcome.error:
                 raise outcome.error
             return outcome.answer

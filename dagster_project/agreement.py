@@ -21,7 +21,7 @@ from assets.core.profile import Profile
 from assets.core.progress import progress_factory
 from assets.core.statistics import Agreement, agreement, disagreements, sampled
 from inference.calls.hashing import stable_hash
-from inference.roles import BenchmarkJudge
+from inference.questions import Respondent
 from schemas import FoundryError
 from schemas.trajectories import MODEL_CALLS
 from warehouse import Home
@@ -149,8 +149,8 @@ class SecondJudge:
     def _settings(self) -> BenchmarksSettings:
         return self.profile.benchmarks or BenchmarksSettings()
 
-    def _model(self, judge: BenchmarkJudgeSettings) -> BenchmarkJudge:
-        return self.profile.benchmark_judge(self.home, judge.backend, judge.model)
+    def _model(self, judge: BenchmarkJudgeSettings) -> Respondent:
+        return self.profile.respondent("benchmark_judge", self.home, judge.backend, judge.model)
 
     def _sampled(self, cases: list[Any]) -> list[Any]:
         if self.sample is None:

@@ -1,6 +1,6 @@
 """The grader of any pack: plans by their structure, plans and outcomes by a rubric a request.
 
-A model wrote the rubric once (`rubric_engine.py`), another answers it for every plan and outcome. A
+A model wrote the rubric once (asset `rubrics`), another answers it for every plan and outcome. A
 request without a rubric, and a judgement that the model refuses, are missing grades.
 """
 
@@ -9,15 +9,14 @@ from statistics import fmean
 
 from schemas.trajectories import ModelCallRow
 
-from .calls.ask import CallSite, JudgeCalls
+from .calls.ask import CallSite, QuestionCalls
+from .questions import Judgement, OutcomeJudgement, PlanJudgement, Rubric
 from .roles import (
-    Judgement,
     OutcomeGrade,
     Plan,
     PlanGrade,
     PlanRequest,
     RequestOutcome,
-    Rubric,
     UnusableAnswerError,
     qualified_name,
 )
@@ -26,7 +25,7 @@ from .roles import (
 class JudgeGrader:
     """Implements `Grader` with a model. `rubrics`: by prompt id."""
 
-    def __init__(self, calls: JudgeCalls, rubrics: Mapping[str, Rubric]) -> None:
+    def __init__(self, calls: QuestionCalls, rubrics: Mapping[str, Rubric]) -> None:
         self.name = f"judge ({qualified_name(calls.roles)})"
         self._calls, self._rubrics = calls, rubrics
 
@@ -41,7 +40,7 @@ class JudgeGrader:
         valid = not plan_faults(request, plan, rubric)
         try:
             site = CallSite(outcome.prompt_id)
-            result = await self._calls.judge_plan(site, request, plan, rubric.criteria)
+            result = await self._calls.ask(site, PlanJudgement(request, plan, rubric.criteria))
         except UnusableAnswerError:
             return PlanGrade(valid, correct=None)
         return PlanGrade(valid, all(result.answer.met))
@@ -68,7 +67,7 @@ class JudgeGrader:
         if not criteria:
             return Judgement(())
         site = CallSite(outcome.prompt_id)
-        return (await self._calls.judge_outcome(site, outcome, criteria)).answer
+        return (await self._calls.ask(site, OutcomeJudgement(outcome, criteria))).answer
 
 
 def plan_faults(request: PlanRequest, plan: Plan, rubric: Rubric) -> list[str]:

@@ -92,78 +92,6 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Topic:
-    """A sub-category whose prompts draw from the bank."""
-
-    title: str
-    description: str
-
-
-@dataclass(frozen=True)
-class TermKind:
-    """A kind of terms of a bank, with the present ones."""
-
-    name: str
-    terms: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class BankRequest:
-    """A bank to be expanded. `count`: new terms requested, over all of its kinds."""
-
-    bank: str
-    topics: tuple[Topic, ...]
-    kinds: tuple[TermKind, ...]
-    count: int
-
-
-@dataclass(frozen=True)
-class ProposedTerm:
-    """A term as the model wrote it. `countable`: it has a plural, and takes `a` or `an`."""
-
-    kind: str
-    term: str
-    countable: bool
-
-
-@dataclass(frozen=True)
-class Proposals:
-    terms: tuple[ProposedTerm, ...]
-    reasoning: str = ""
-
-
-@dataclass(frozen=True)
-class Rubric:
-    """Criteria, each answered by yes or no, that what a request leads to must meet.
-
-    `image_count`: how many images the request asks for; None: it leaves that open.
-    """
-
-    image_criteria: tuple[str, ...]
-    text_criteria: tuple[str, ...] = ()
-    image_count: int | None = None
-
-    @property
-    def criteria(self) -> tuple[str, ...]:
-        return (*self.image_criteria, *self.text_criteria)
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """Which criteria are met, in their order."""
-
-    met: tuple[bool, ...]
-    reasoning: str = ""
-
-
-@dataclass(frozen=True)
-class TextAnswer:
-    """An answer in words, which who asked reads."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class RequestOutcome:
     """What a request led to. `images`: step number and chosen image of every step that has one.
 
@@ -313,41 +241,6 @@ class SemanticsScorer(Backend, Protocol):
 class QualityScorer(Backend, Protocol):
     async def score_quality(self, after: EncodedImage) -> QualityGrades:
         """Grade how well an image is made, whatever it shows."""
-
-
-class Expander(Backend, Protocol):
-    async def expand(self, request: BankRequest) -> Proposals:
-        """Propose terms that a bank does not have."""
-
-
-class RubricWriter(Backend, Protocol):
-    async def write_rubric(self, request: PlanRequest) -> Rubric:
-        """Write the criteria that what a request leads to must meet."""
-
-
-class Judge(Backend, Protocol):
-    """Answers criteria, each by yes or no."""
-
-    async def judge_plan(
-        self, request: PlanRequest, plan: Plan, criteria: Sequence[str]
-    ) -> Judgement:
-        """Which criteria are met if every step is carried out as it says."""
-
-    async def judge_outcome(self, outcome: RequestOutcome, criteria: Sequence[str]) -> Judgement:
-        """Which criteria the images and texts of an outcome, whose plan was read, meet."""
-
-
-class BenchmarkJudge(Backend, Protocol):
-    """Answers the questions of benchmarks, in words."""
-
-    async def answer(
-        self, text: str, images: Sequence[EncodedImage], unreadable: str | None = None
-    ) -> TextAnswer:
-        """Answer a question about images, which its text names [image 1], [image 2] ...
-
-        Args:
-            unreadable: its earlier answer, in which nothing could be read.
-        """
 
 
 class Grader(Protocol):

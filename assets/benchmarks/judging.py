@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import orjson
 from pydantic import JsonValue
 
-from inference.calls.ask import BenchmarkJudgeCalls, CallSite
+from inference.calls.ask import CallSite, QuestionCalls
 from inference.calls.progress import Progress
 from inference.calls.retry import summarize_error
 from inference.calls.worker_pool import gather_or_cancel
-from inference.roles import BenchmarkJudge, UnusableAnswerError, qualified_name
+from inference.questions import Respondent, TextQuestion
+from inference.roles import UnusableAnswerError, qualified_name
 from inference.settings import Limits
 from schemas.benchmarks import BenchmarkAnswerRow, JudgementRow
 from schemas.trajectories import ModelCallRow
@@ -54,7 +55,7 @@ async def judge_answers(
     home: Home,
     benchmark: Benchmark,
     answers: Sequence[BenchmarkAnswerRow],
-    judge: BenchmarkJudge,
+    judge: Respondent,
     partition: str,
     limits: Limits,
     tries: int,
@@ -71,7 +72,7 @@ async def judge_answers(
         BadImageError: a picture of an answer is missing or damaged.
     """
     items, name = {item.item_id: item for item in benchmark.items}, qualified_name(judge)
-    with BenchmarkJudgeCalls(home, ASSET, partition, judge, limits) as calls:
+    with QuestionCalls(home, ASSET, partition, judge, limits) as calls:
         asking = _Asking(benchmark, calls, tries)
 
         async def judge_one(answer: BenchmarkAnswerRow) -> list[JudgementRow]:
@@ -106,7 +107,7 @@ class _Asking:
     """Questions about answers, in rounds: some need the answers to earlier ones."""
 
     benchmark: Benchmark
-    calls: BenchmarkJudgeCalls
+    calls: QuestionCalls
     tries: int
 
     async def ask_all(self, item: Item, answer: Answer) -> Mapping[str, Judged]:
@@ -129,7 +130,7 @@ class _Asking:
 
 
 async def ask(
-    calls: BenchmarkJudgeCalls,
+    calls: QuestionCalls,
     item_id: str,
     call: JudgeCall,
     parse: Callable[[str, str], JsonValue],
@@ -143,7 +144,8 @@ async def ask(
     for number in range(1, tries + 1):
         try:
             site = CallSite(item_id)
-            text = (await calls.answer(site, call.text, call.images, text)).answer.text
+            question = TextQuestion(call.text, call.images, text)
+            text = (await calls.ask(site, question)).answer.text
         except UnusableAnswerError as error:
             return Judged(None, text, number, summarize_error(error))
         value = parse(call.name, text)

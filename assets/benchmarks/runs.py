@@ -13,7 +13,8 @@ from pathlib import Path
 from inference.backends.checkpoint.manifest import AgentRole, promoted
 from inference.calls.hashing import content_digest, stable_hash
 from inference.calls.progress import Progress
-from inference.roles import BenchmarkJudge, Roles, qualified_name
+from inference.questions import Respondent
+from inference.roles import Roles, qualified_name
 from schemas import FoundryError
 from schemas.benchmarks import BenchmarkAnswerRow
 from schemas.trajectories import Role
@@ -150,7 +151,7 @@ class BenchmarkRuns:
         parts = shards(items, self.settings.shard_size)
         return BenchmarkRun(benchmark, system, self._judge(benchmark), parts)
 
-    def open_judge(self, benchmark: Benchmark) -> BenchmarkJudge:
+    def open_judge(self, benchmark: Benchmark) -> Respondent:
         """The model that is asked about a benchmark, of which there must be one.
 
         Raises:
@@ -158,7 +159,7 @@ class BenchmarkRuns:
         """
         assert self.settings.judge is not None  # a run has made sure
         named = self.settings.judge.at(benchmark.judge_temperature)
-        return self.profile.benchmark_judge(self.home, named.backend, named.model)
+        return self.profile.respondent("benchmark_judge", self.home, named.backend, named.model)
 
     def _runs(self, name: str, settings: BenchmarkRunSettings) -> Iterator[BenchmarkRun]:
         own = self.run_of(name, self.system)

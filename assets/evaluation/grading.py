@@ -2,18 +2,18 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import dagster as dg
 
-from inference.calls.ask import JudgeCalls
+from inference.calls.ask import QuestionCalls, Reply, ask_all
 from inference.calls.hashing import content_digest
 from inference.judge_grader import JudgeGrader
-from inference.roles import Grader, PlanRequest, Rubric, RubricWriter, qualified_name
-from inference.rubric_engine import ASSET, WrittenRubric, write_rubrics
+from inference.questions import Respondent, Rubric, RubricQuestion
+from inference.roles import Grader, PlanRequest, qualified_name
 from inference.sketch_world.grader import SketchGrader
 from schemas.prompts import PromptRow
 from schemas.training import RUBRICS, CriterionKind, RubricRow
@@ -44,8 +44,8 @@ def open_grader(foundry: FoundryResource) -> Iterator[Grader | None]:
     if judge is None:
         yield SketchGrader() if has_exact_grader(profile) else None
         return
-    model = profile.judge(foundry.home, judge.backend, judge.model)
-    with JudgeCalls(foundry.home, JUDGE, pack_name(profile), model, profile.limits) as calls:
+    model = profile.respondent("judge", foundry.home, judge.backend, judge.model)
+    with QuestionCalls(foundry.home, JUDGE, pack_name(profile), model, profile.limits) as calls:
         yield JudgeGrader(calls, rubrics_from_rows(foundry.rows(RUBRICS)))
 
 
@@ -88,7 +88,7 @@ def _world_of(pack: str) -> str | None:
 
 _SHOWN = 12
 RUBRIC_SET = Node(
-    name=ASSET,
+    name="rubrics",
     group="evaluation",
     description="Yes-or-no criteria of every held-out request, written once by a model, for the "
     "judge of a profile that has one.",
@@ -114,10 +114,11 @@ def rubrics(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
     if judge is None:
         note = {"rubrics": "the profile has no `evaluation.judge`, so none are needed"}
         return RUBRIC_SET.record(context, foundry, {RUBRICS: []}, note)
-    writer = profile.rubric_writer(foundry.home, judge.backend, judge.rubrics)
+    writer = profile.respondent("rubric_writer", foundry.home, judge.backend, judge.rubrics)
     prompts = heldout_requests(foundry.home, pack_name(profile), profile.evaluation)
     written, calls = asyncio.run(_write(context, foundry, writer, prompts))
-    rows = [row for each in written for row in rubric_rows(each, qualified_name(writer))]
+    name = qualified_name(writer)
+    rows = [row for each, reply in written.items() for row in rubric_rows(each, reply, name)]
     tables: dict[Any, Any] = {RUBRICS: rows, MODEL_CALLS: calls}
     return RUBRIC_SET.record(context, foundry, tables, _metadata(prompts, written, rows, calls))
 
@@ -125,27 +126,29 @@ def rubrics(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
 async def _write(
     context: dg.AssetExecutionContext,
     foundry: FoundryResource,
-    writer: RubricWriter,
+    writer: Respondent,
     prompts: Sequence[PromptRow],
-) -> tuple[list[WrittenRubric], list[ModelCallRow]]:
+) -> tuple[dict[str, Reply[Rubric]], list[ModelCallRow]]:
     home, profile = foundry.home, foundry.settings
-    requests = {
-        row.prompt_id: PlanRequest(row.text, tuple(map(home.images.get, row.input_images)))
+    questions = {
+        row.prompt_id: RubricQuestion(
+            PlanRequest(row.text, tuple(map(home.images.get, row.input_images)))
+        )
         for row in prompts
     }
     pack, progress = pack_name(profile), progress_of(context)
-    return await write_rubrics(requests, writer, home, pack, profile.limits, progress)
+    return await ask_all(home, RUBRIC_SET.name, pack, writer, questions, profile.limits, progress)
 
 
-def rubric_rows(written: WrittenRubric, writer: str) -> list[RubricRow]:
+def rubric_rows(prompt_id: str, reply: Reply[Rubric], writer: str) -> list[RubricRow]:
     """A row per criterion; none where the model wrote no rubric."""
-    rubric = written.rubric or Rubric(())
+    rubric = reply.answer or Rubric(())
     by_kind: dict[CriterionKind, tuple[str, ...]] = {
         "image": rubric.image_criteria,
         "text": rubric.text_criteria,
     }
     shared: dict[str, Any] = {
-        "prompt_id": written.prompt_id,
+        "prompt_id": prompt_id,
         "rubric_version": content_digest([by_kind, rubric.image_count])[:12],
         "image_count": rubric.image_count,
         "writer": writer,
@@ -159,7 +162,7 @@ def rubric_rows(written: WrittenRubric, writer: str) -> list[RubricRow]:
 
 def _metadata(
     prompts: Sequence[PromptRow],
-    written: Sequence[WrittenRubric],
+    written: Mapping[str, Reply[Rubric]],
     rows: Sequence[RubricRow],
     calls: Sequence[ModelCallRow],
 ) -> dict[str, Any]:
@@ -168,7 +171,11 @@ def _metadata(
         {"request": texts[row.prompt_id], "of": row.kind, "criterion": row.criterion}
         for row in rows[:_SHOWN]
     ]
-    failures = [{"prompt": w.prompt_id, "reason": w.failure} for w in written if w.failure]
+    failures = [
+        {"prompt": prompt_id, "reason": reply.failure}
+        for prompt_id, reply in written.items()
+        if reply.failure
+    ]
     return {
         "requests": len(written),
         "criteria": table_metadata(shown),

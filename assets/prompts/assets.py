@@ -13,7 +13,6 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from inference.vocabulary_engine import ASSET as EXPANSION_NAME
 from schemas import FoundryError, StorageError, Table
 from schemas.prompts import (
     CATEGORIES,
@@ -30,6 +29,7 @@ from ..core.metadata import model_call_costs
 from ..core.node import Node
 from ..core.progress import progress_of
 from . import bank, file_pack, input_images, metadata, user_requests
+from .expansion import ASSET as EXPANSION_NAME
 from .expansion import add_accepted_terms, expand_packs
 from .pack import Pack, pack_tables, shard_name
 from .pack_loader import load_pack

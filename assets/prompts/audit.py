@@ -16,10 +16,11 @@ import dagster as dg
 from pydantic import BaseModel, ValidationError
 
 from inference.agent_prompts.templates import IMAGE, render
-from inference.calls.ask import BenchmarkJudgeCalls, CallSite
+from inference.calls.ask import ask_all
 from inference.calls.progress import Progress
 from inference.calls.retry import summarize_error
-from inference.roles import BenchmarkJudge, UnusableAnswerError, qualified_name
+from inference.questions import Respondent, TextQuestion
+from inference.roles import qualified_name
 from inference.settings import Limits
 from schemas.prompts import (
     CATEGORIES,
@@ -195,7 +196,7 @@ async def _audit_by_model(
     profile, settings = foundry.settings, foundry.settings.prompts.audit.judge
     if settings is None:
         return [], []
-    judge = profile.benchmark_judge(foundry.home, settings.backend, settings.model)
+    judge = profile.respondent("benchmark_judge", foundry.home, settings.backend, settings.model)
     places = {(row.pack, row.subcategory): row for row in foundry.rows(CATEGORIES)}
     questions = {
         prompt.prompt_id: audit_question(prompt, places.get((prompt.pack, prompt.subcategory)))
@@ -216,25 +217,24 @@ def audit_question(prompt: PromptRow, place: CategoryRow | None) -> str:
 
 
 async def ask_about(
-    questions: dict[str, str], judge: BenchmarkJudge, home: Home, limits: Limits, progress: Progress
+    questions: dict[str, str], judge: Respondent, home: Home, limits: Limits, progress: Progress
 ) -> tuple[list[PromptAuditRow], list[ModelCallRow]]:
     """Rows of prompts (prompt id -> question), and the calls that were ever made for them.
 
     Raises FoundryError where the model gave no answer; finished calls are journaled.
     """
-    name = qualified_name(judge)
-
-    async def ask(prompt_id: str) -> PromptAuditRow:
-        try:
-            site = CallSite(prompt_id)
-            answer = (await calls.answer(site, questions[prompt_id], ())).answer
-            return _row(prompt_id, name, _read(answer.text), None)
-        except (UnusableAnswerError, ValidationError) as error:
-            return _row(prompt_id, name, None, summarize_error(error))
-
-    with BenchmarkJudgeCalls(home, AUDIT.name, "all", judge, limits) as calls:
-        rows = await calls.map(ask, list(questions), limits.agents, progress)
-        return rows, calls.ledger()
+    asked = {prompt_id: TextQuestion(question) for prompt_id, question in questions.items()}
+    replies, calls = await ask_all(home, AUDIT.name, "all", judge, asked, limits, progress)
+    name, rows = qualified_name(judge), []
+    for prompt_id, reply in replies.items():
+        answer, error = None, reply.failure
+        if reply.answer:
+            try:
+                answer = _read(reply.answer.text)
+            except ValidationError as problem:
+                error = summarize_error(problem)
+        rows.append(_row(prompt_id, name, answer, error))
+    return rows, calls
 
 
 def _read(text: str) -> _Answer:

@@ -15,18 +15,20 @@ capital); other differences are reported. The world is `reader` in the pack's ta
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from random import Random
 from typing import NamedTuple
 
+from inference.calls.ask import ask_all
 from inference.calls.progress import Progress
-from inference.roles import BackendError, BankRequest, TermKind, Topic, qualified_name
+from inference.calls.retry import CallFailedError
+from inference.questions import BankQuestion, ProposedTerm, TermKind, Topic
+from inference.roles import BackendError, UnusableAnswerError, qualified_name
 from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.story_catalog import choose_story, load_stories
-from inference.vocabulary_engine import ExpandedBank, expand_banks
 from schemas.prompts import ProposalRow
 from schemas.trajectories import ModelCallRow
 
@@ -36,6 +38,7 @@ from .pack import Bank, Pack, TemplateSlot, Term
 from .settings import ExpansionSettings
 from .template_fills import choices, content_words, fill_sequence, literal_text
 
+ASSET = "vocabulary_expansion"
 _WRONG_KIND = "is of a kind that the bank does not have, or whose terms are all grammar"
 _MORE_CHARACTERS, _MORE_WORDS = 10, 1  # allowed beyond the longest term of the kind
 _LETTERS = {chr(code) for code in range(0x250) if chr(code).isalpha()}
@@ -75,36 +78,41 @@ async def expand_packs(
     """Ask for new terms of every bank, and filter them; BackendError if required and impossible."""
     result, profile, count = ExpansionResult(), foundry.settings, settings.terms_per_bank
     try:
-        expander = profile.expander(foundry.home, settings.backend, settings.model)
+        expander = profile.respondent("expander", foundry.home, settings.backend, settings.model)
     except BackendError as error:
         if settings.required:
             raise
         result.failures["all banks"] = str(error)
         return result
     name, threshold = qualified_name(expander), settings.near_duplicate
+    # A bank without proposals stays as it is.
+    tolerated: tuple[type[Exception], ...] = (UnusableAnswerError, CallFailedError)
+    if not settings.required:
+        tolerated += (BackendError,)
     for pack in packs:
-        requests, required = bank_requests(pack, count), settings.required
-        banks, calls = await expand_banks(
-            requests, expander, foundry.home, pack.name, profile.limits, required, progress
+        questions = {question.bank: question for question in bank_questions(pack, count)}
+        replies, calls = await ask_all(
+            foundry.home, ASSET, pack.name, expander, questions, profile.limits, progress, tolerated
         )
         result.calls += calls
-        result.proposals += filter_terms(pack, banks, count, threshold, name)
-        failed = (bank for bank in banks if bank.failure)
-        result.failures |= {f"{pack.name}/{bank.bank}": bank.failure or "" for bank in failed}
+        proposed = {bank: reply.answer.terms for bank, reply in replies.items() if reply.answer}
+        result.proposals += filter_terms(pack, proposed, count, threshold, name)
+        failed = {bank: reply.failure for bank, reply in replies.items() if reply.failure}
+        result.failures |= {f"{pack.name}/{bank}": failure for bank, failure in failed.items()}
     return result
 
 
-def bank_requests(pack: Pack, count: int) -> list[BankRequest]:
-    """A request for `count` new terms for every bank that can grow: see `open_kinds`."""
+def bank_questions(pack: Pack, count: int) -> list[BankQuestion]:
+    """A question for `count` new terms for every bank that can grow: see `open_kinds`."""
     users = _subcategories_by_bank(pack)
-    requests = []
+    questions = []
     for bank, content in pack.banks.items():
         kinds = tuple(TermKind(kind, tuple(terms)) for kind, terms in open_kinds(content).items())
         subs = [sub for name, sub in pack.subcategories.items() if name in users[bank]]
         if kinds and subs:
             topics = tuple(Topic(sub.title, sub.description) for sub in subs)
-            requests.append(BankRequest(bank, topics, kinds, count))
-    return requests
+            questions.append(BankQuestion(bank, topics, kinds, count))
+    return questions
 
 
 def open_kinds(bank: Bank) -> dict[str, list[str]]:
@@ -144,7 +152,11 @@ def _subcategories_by_bank(pack: Pack) -> dict[str, set[str]]:
 
 
 def filter_terms(
-    pack: Pack, banks: Sequence[ExpandedBank], count: int, near_duplicate: float, expander: str
+    pack: Pack,
+    banks: Mapping[str, Sequence[ProposedTerm]],
+    count: int,
+    near_duplicate: float,
+    expander: str,
 ) -> list[ProposalRow]:
     """A row for every proposal of the model `expander`, bank by bank.
 
@@ -152,8 +164,8 @@ def filter_terms(
     is at least `near_duplicate`.
     """
     term_filter = _TermFilter(pack, count, near_duplicate, expander)
-    heldout_first = sorted(banks, key=lambda bank: bank.bank not in term_filter.heldout_banks)
-    return [row for bank in heldout_first for row in term_filter.rows(bank)]
+    heldout_first = sorted(banks, key=lambda bank: bank not in term_filter.heldout_banks)
+    return [row for bank in heldout_first for row in term_filter.rows(bank, banks[bank])]
 
 
 def add_accepted_terms(pack: Pack, rows: Sequence[ProposalRow]) -> Pack:
@@ -209,29 +221,28 @@ class _TermFilter:
                 for term in terms:
                     self._add_known(bank, kind, term.term)
 
-    def rows(self, bank: ExpandedBank) -> Iterator[ProposalRow]:
-        content = self._pack.banks[bank.bank]
+    def rows(self, bank: str, terms: Sequence[ProposedTerm]) -> Iterator[ProposalRow]:
+        content = self._pack.banks[bank]
         formats = {
-            kind: TermFormat(content[kind], self._uses[bank.bank, kind])
-            for kind in open_kinds(content)
+            kind: TermFormat(content[kind], self._uses[bank, kind]) for kind in open_kinds(content)
         }
         accepted = 0
-        for number, proposed in enumerate(bank.terms, start=1):
+        for number, proposed in enumerate(terms, start=1):
             term, fixed = proposed.term, False
             reason: str | None = _WRONG_KIND
             if term_format := formats.get(proposed.kind):
                 term = term_format.normalize(term)
                 fixed = term_format.all_fixed or not proposed.countable
                 reason = term_format.fault(term, fixed)
-                reason = reason or self._fault((bank.bank, proposed.kind), term, fixed)
+                reason = reason or self._fault((bank, proposed.kind), term, fixed)
             if reason is None and accepted == self._count:
                 reason = "is more than was asked for"
             if reason is None:
                 accepted += 1
-                self._add_known(bank.bank, proposed.kind, term)
+                self._add_known(bank, proposed.kind, term)
             yield ProposalRow(
                 pack=self._pack.name,
-                bank=bank.bank,
+                bank=bank,
                 number=number,
                 kind=proposed.kind,
                 proposed=proposed.term,

@@ -38,7 +38,7 @@ from ..core.foundry import FoundryResource
 from ..core.stage_needs import StageNeeds, disk_needed, drawing_seconds, stage_needs
 from ..evaluation.variants import VARIANTS
 from ..prompts.assets import load_packs
-from ..prompts.expansion import bank_requests
+from ..prompts.expansion import bank_questions
 from ..prompts.user_requests import is_request_shard, requests_without_trajectories
 from .forecast import LedgerForecast, ledger_forecast
 
@@ -217,7 +217,7 @@ def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Itera
     """Every model that is called, members of an ensemble of scorers included."""
     expansion = foundry.settings.prompts.expansion
     if expansion and not foundry.home.lake.partitions(VOCABULARY_PROPOSALS):
-        banks = sum(len(bank_requests(pack, 1)) for pack in load_packs(foundry))
+        banks = sum(len(bank_questions(pack, 1)) for pack in load_packs(foundry))
         name = f"{expansion.backend}/{expansion.model.identity}"
         yield _Model("expander", name, expansion.model, calls=banks)
     yield from _loop_models(foundry, trajectories, attempts, foundry.roles)

@@ -14,7 +14,8 @@ from schemas.yaml_config import ConfigModel, added_field
 from warehouse import Home
 
 from ..calls.ensemble import Ensemble, EnsembleSettings
-from ..roles import BenchmarkJudge, Expander, Generator, Judge, Roles, RubricWriter
+from ..questions import Respondent
+from ..roles import Generator, Roles
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
 from ..sketch_world.settings import SketchSettings
@@ -24,20 +25,18 @@ from .diffusers.registry import DiffusersSettings
 from .editscore.loading import EditScoreSettings
 from .images.settings import ImagesSettings
 from .providers.settings import (
-    BenchmarkJudgeModel,
     BudgetSettings,
-    ExpanderModel,
+    ChatModel,
     GeminiSettings,
-    JudgeModel,
     OpenAISettings,
     Price,
     RemoteModel,
-    RubricModel,
 )
 
 AgentBackend = Literal["sketch", "checkpoint", "openai", "gemini"]
 ScorerBackend = Literal["sketch", "editscore", "openai", "gemini", "ensemble"]
 ChatBackend = Literal["openai", "gemini"]
+RespondentRole = Literal["expander", "rubric_writer", "judge", "benchmark_judge"]
 GeneratorBackend = Literal["sketch", "gemini", "images", "diffusers"]
 GeneratorMix = Annotated[dict[GeneratorBackend, PositiveFloat], Field(min_length=2)]
 GeneratorBinding = Annotated[  # told apart by their types, so that an error is about one of them
@@ -243,29 +242,15 @@ class Backends(ConfigModel):
                 bound.setdefault(backend, []).append(role)
         return bound
 
-    def expander(self, home: Home, backend: ChatBackend, model: ExpanderModel) -> Expander:
-        """Build the model that proposes terms for vocabulary banks, at a provider's endpoints.
+    def respondent(
+        self, role: RespondentRole, home: Home, backend: ChatBackend, model: ChatModel
+    ) -> Respondent:
+        """Build a model that answers questions beside the loop, at a provider's endpoints.
 
-        This and the next three raise BackendError: a key is missing, or there is a budget but no
-        price of the model.
+        Raises:
+            BackendError: a key is missing, or there is a budget but no price of the model.
         """
-        return cast(Expander, self._remote_agents(backend, {"expander": model}, home)["expander"])
-
-    def rubric_writer(self, home: Home, backend: ChatBackend, model: RubricModel) -> RubricWriter:
-        """Build the model that writes rubrics."""
-        models: dict[Role, RemoteModel | None] = {"rubric_writer": model}
-        return cast(RubricWriter, self._remote_agents(backend, models, home)["rubric_writer"])
-
-    def judge(self, home: Home, backend: ChatBackend, model: JudgeModel) -> Judge:
-        """Build the model that judges by rubrics."""
-        return cast(Judge, self._remote_agents(backend, {"judge": model}, home)["judge"])
-
-    def benchmark_judge(
-        self, home: Home, backend: ChatBackend, model: BenchmarkJudgeModel
-    ) -> BenchmarkJudge:
-        """Build the model that answers the questions of benchmarks."""
-        models: dict[Role, RemoteModel | None] = {"benchmark_judge": model}
-        return cast(BenchmarkJudge, self._remote_agents(backend, models, home)["benchmark_judge"])
+        return cast(Respondent, self._remote_agents(backend, {role: model}, home)[role])
 
     def _agents(self, backend: str, roles: Sequence[Role], home: Home) -> Mapping[Any, Any]:
         """A backend's agents by role. It is imported here: torch, diffusers and SDKs are heavy."""

@@ -13,10 +13,10 @@ was answered from another's journal; such a row costs nothing.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -27,22 +27,13 @@ from schemas.trajectories import ModelCallRow, Role
 from warehouse import EncodedImage, Home
 
 from ..generator_pair import drawing_model
+from ..questions import Question, Respondent, image_hashes
 from ..roles import (
     Backend,
-    BankRequest,
-    BenchmarkJudge,
-    Expander,
-    Judge,
-    Judgement,
     Plan,
     PlanRequest,
     PlanSampler,
-    Proposals,
-    RequestOutcome,
     Roles,
-    Rubric,
-    RubricWriter,
-    TextAnswer,
     UnusableAnswerError,
     Verdict,
     uses_batch_api,
@@ -53,7 +44,7 @@ from .ensemble import EnsembleScore, score_with
 from .forecast import ItemUsage
 from .hashing import stable_hash
 from .progress import Progress
-from .retry import ANSWER_TYPES, CallFailedError, CallOutcome, RetryingCaller, summarize_error
+from .retry import CallFailedError, CallOutcome, RetryingCaller, summarize_error
 from .scoring import ScoreCall, ScoredAttempt
 from .worker_pool import WorkerPool
 
@@ -61,11 +52,7 @@ Item = TypeVar("Item")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_TEXT_ANSWERS: dict[Role, TypeAdapter[Any]] = {
-    role: TypeAdapter(kind) for role, kind in ANSWER_TYPES.items() if kind is not EncodedImage
-}
-
-
+_adapter = cache(TypeAdapter[Any])  # of a type of answers
 _CUT_OFF = "the process was stopped before its answer arrived"
 
 
@@ -92,6 +79,7 @@ class _Request(Generic[T]):
     backend: Backend
     site: CallSite
     content: dict[str, Any]
+    answer_type: type
     send: Callable[[], Awaitable[T]]
 
     @cached_property
@@ -204,7 +192,7 @@ class JournaledCalls(Generic[R]):
             if line.answer is None:
                 raise _error_of(line)
             try:
-                return CallResult(cast(T, await self._load_answer(line)), line.call)
+                return CallResult(cast(T, await self._load_answer(request, line)), line.call)
             except BadImageError:  # the image was deleted since: make the call again
                 return await self._make(request)
 
@@ -213,7 +201,9 @@ class JournaledCalls(Generic[R]):
         outcome.before_request = partial(self._note_request, request, outcome)
         unlimited = uses_batch_api(request.backend)
         try:
-            await self.caller.call(request.role, request.send, unlimited, outcome)
+            await self.caller.call(
+                request.role, request.answer_type, request.send, unlimited, outcome
+            )
         except asyncio.CancelledError:
             if outcome.error:
                 await finish_when_cancelled(self._store(request, outcome))
@@ -238,7 +228,7 @@ class JournaledCalls(Generic[R]):
         await self._journal.add(line.model_dump(mode="json"))
 
     async def _store(self, request: _Request[T], outcome: CallOutcome[T]) -> JournaledCall:
-        answer = await self._store_answer(request.role, outcome)
+        answer = await self._store_answer(request, outcome)
         refused = isinstance(outcome.error, UnusableAnswerError)
         call = self._row(request, outcome)
         self._usage[request.site.prompt_id].add(call)
@@ -283,12 +273,14 @@ class JournaledCalls(Generic[R]):
     def _call_id(self, key: CallKey) -> str:
         return call_id(self._asset, self._shard, key, self._index.counts[key])
 
-    async def _store_answer(self, role: Role, outcome: CallOutcome[T]) -> dict[str, Any] | None:
+    async def _store_answer(
+        self, request: _Request[T], outcome: CallOutcome[T]
+    ) -> dict[str, Any] | None:
         """The answer as JSON, its image stored; an image that cannot be decoded is an error."""
         if outcome.error:
             return None
         if not isinstance(outcome.answer, EncodedImage):
-            adapter = _TEXT_ANSWERS[role]
+            adapter = _adapter(request.answer_type)
             return cast(dict[str, Any], adapter.dump_python(outcome.answer, mode="json"))
         try:
             return {"image": await asyncio.to_thread(self._images.put, outcome.answer)}
@@ -296,11 +288,11 @@ class JournaledCalls(Generic[R]):
             outcome.error = UnusableAnswerError(str(error))
             return None
 
-    async def _load_answer(self, line: JournaledCall) -> object:
+    async def _load_answer(self, request: _Request[T], line: JournaledCall) -> object:
         answer = line.answer or {}
-        if line.call.role == "generator":
+        if request.answer_type is EncodedImage:
             return await self.image(answer["image"])
-        return _TEXT_ANSWERS[line.call.role].validate_python(answer)
+        return _adapter(request.answer_type).validate_python(answer)
 
 
 class ModelCalls(JournaledCalls[Roles]):
@@ -308,17 +300,17 @@ class ModelCalls(JournaledCalls[Roles]):
 
     async def plan(self, site: CallSite, request: PlanRequest) -> CallResult[Plan]:
         planner = self.roles.planner
-        content = {"text": request.text, "images": _hashes(request.images)}
+        content = {"text": request.text, "images": image_hashes(request.images)}
         send = partial(planner.plan, request)
-        return await self._call(_Request("planner", planner, site, content, send))
+        return await self._call(_Request("planner", planner, site, content, Plan, send))
 
     async def generate(
         self, site: CallSite, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> CallResult[EncodedImage]:
         generator = drawing_model(self.roles.generator, images)
-        content = {"prompt": prompt, "images": _hashes(images), "seed": seed}
+        content = {"prompt": prompt, "images": image_hashes(images), "seed": seed}
         send = partial(generator.generate, prompt, images, seed)
-        return await self._call(_Request("generator", generator, site, content, send))
+        return await self._call(_Request("generator", generator, site, content, EncodedImage, send))
 
     async def judge(
         self,
@@ -328,10 +320,10 @@ class ModelCalls(JournaledCalls[Roles]):
         instruction: str,
         prompt: str,
     ) -> CallResult[Verdict]:
-        critic, images = self.roles.critic, _hashes((before, after))
+        critic, images = self.roles.critic, image_hashes((before, after))
         content = {"images": images, "instruction": instruction, "prompt": prompt}
         send = partial(critic.judge, before, after, instruction, prompt)
-        return await self._call(_Request("critic", critic, site, content, send))
+        return await self._call(_Request("critic", critic, site, content, Verdict, send))
 
     async def score(
         self, site: CallSite, before: EncodedImage | None, after: EncodedImage, instruction: str
@@ -339,10 +331,10 @@ class ModelCalls(JournaledCalls[Roles]):
         """The attempt's score; each call of it, and of an ensemble's members, has its own line."""
 
         async def make(call: ScoreCall) -> Any:
-            content: dict[str, Any] = {"images": _hashes(call.images)}
+            content: dict[str, Any] = {"images": image_hashes(call.images)}
             if call.instruction is not None:
                 content["instruction"] = call.instruction
-            request = _Request("scorer", call.backend, site, content, call.send)
+            request = _Request("scorer", call.backend, site, content, call.answer_type, call.send)
             return (await self._call(request)).answer
 
         attempt = ScoredAttempt(before, after, instruction)
@@ -353,72 +345,59 @@ class PlanSamples(JournaledCalls[PlanSampler]):
     """Calls that sample plans."""
 
     async def sample(self, site: CallSite, request: PlanRequest, draw: int) -> CallResult[Plan]:
-        content = {"text": request.text, "images": _hashes(request.images), "draw": draw}
+        content = {"text": request.text, "images": image_hashes(request.images), "draw": draw}
         send = partial(self.roles.plan, request, draw)
-        return await self._call(_Request("planner", self.roles, site, content, send))
+        return await self._call(_Request("planner", self.roles, site, content, Plan, send))
 
 
-class ExpanderCalls(JournaledCalls[Expander]):
-    """Calls that ask for new terms of vocabulary banks."""
+class QuestionCalls(JournaledCalls[Respondent]):
+    """Questions to one model."""
 
-    async def expand(self, site: CallSite, request: BankRequest) -> CallResult[Proposals]:
-        content, send = asdict(request), partial(self.roles.expand, request)
-        return await self._call(_Request("expander", self.roles, site, content, send))
-
-
-class RubricCalls(JournaledCalls[RubricWriter]):
-    """Calls that write rubrics of requests."""
-
-    async def write(self, site: CallSite, request: PlanRequest) -> CallResult[Rubric]:
-        content = {"text": request.text, "images": _hashes(request.images)}
-        send = partial(self.roles.write_rubric, request)
-        return await self._call(_Request("rubric_writer", self.roles, site, content, send))
+    async def ask(self, site: CallSite, question: Question[T]) -> CallResult[T]:
+        send = partial(self.roles.ask, question)
+        kind = question.answer_type
+        return await self._call(
+            _Request(question.role, self.roles, site, question.content, kind, send)
+        )
 
 
-class JudgeCalls(JournaledCalls[Judge]):
-    """Calls that judge plans and outcomes by criteria."""
+@dataclass(frozen=True)
+class Reply(Generic[T]):
+    """The answer to a question; `failure`: why there is none."""
 
-    async def judge_plan(
-        self, site: CallSite, request: PlanRequest, plan: Plan, criteria: Sequence[str]
-    ) -> CallResult[Judgement]:
-        content = {
-            "text": request.text,
-            "images": _hashes(request.images),
-            "plan": [asdict(step) for step in plan.steps],
-            "texts": [step.text for step in plan.steps],
-            "criteria": list(criteria),
-        }
-        send = partial(self.roles.judge_plan, request, plan, criteria)
-        return await self._call(_Request("judge", self.roles, site, content, send))
-
-    async def judge_outcome(
-        self, site: CallSite, outcome: RequestOutcome, criteria: Sequence[str]
-    ) -> CallResult[Judgement]:
-        steps = outcome.plan.steps if outcome.plan else ()
-        content = {
-            "text": outcome.request.text,
-            "images": _hashes((*outcome.request.images, *(image for _, image in outcome.images))),
-            "image_steps": [number for number, _ in outcome.images],
-            "texts": [[step.step_number, step.text or None] for step in steps],
-            "criteria": list(criteria),
-        }
-        send = partial(self.roles.judge_outcome, outcome, criteria)
-        return await self._call(_Request("judge", self.roles, site, content, send))
+    answer: T | None
+    failure: str | None = None
 
 
-class BenchmarkJudgeCalls(JournaledCalls[BenchmarkJudge]):
-    """Questions of benchmarks."""
+async def ask_all(
+    home: Home,
+    asset: str,
+    shard: str,
+    model: Respondent,
+    questions: Mapping[str, Question[T]],
+    limits: Limits,
+    progress: Progress,
+    tolerated: tuple[type[Exception], ...] = (UnusableAnswerError,),
+) -> tuple[dict[str, Reply[T]], list[ModelCallRow]]:
+    """Ask a question for each of some ids; the calls ever made for them are the second part.
 
-    async def answer(
-        self,
-        site: CallSite,
-        text: str,
-        images: Sequence[EncodedImage],
-        unreadable: str | None = None,
-    ) -> CallResult[TextAnswer]:
-        content = {"text": text, "images": _hashes(images), "unreadable": unreadable}
-        send = partial(self.roles.answer, text, images, unreadable)
-        return await self._call(_Request("benchmark_judge", self.roles, site, content, send))
+    Args:
+        tolerated: errors that leave one question without an answer.
+
+    Raises:
+        FoundryError: the model gave no answer otherwise; finished calls are journaled.
+    """
+
+    async def ask(name: str) -> Reply[T]:
+        try:
+            return Reply((await calls.ask(CallSite(name), questions[name])).answer)
+        except tolerated as error:
+            return Reply(None, summarize_error(error))
+
+    with QuestionCalls(home, asset, shard, model, limits) as calls:
+        workers = len(questions) if uses_batch_api(model) else limits.agents
+        replies = await calls.map(ask, list(questions), workers, progress)
+        return dict(zip(questions, replies, strict=True)), calls.ledger()
 
 
 async def finish_when_cancelled(work: Coroutine[Any, Any, T]) -> T:
@@ -429,10 +408,6 @@ async def finish_when_cancelled(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await task
         raise
-
-
-def _hashes(images: Iterable[EncodedImage | None]) -> list[str | None]:
-    return [image.sha256 if image else None for image in images]
 
 
 def _error_of(line: JournaledCall) -> Exception:

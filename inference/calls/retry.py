@@ -5,44 +5,20 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
 from schemas import FoundryError
 from schemas.trajectories import Role
-from warehouse import EncodedImage
 
-from ..roles import (
-    BackendError,
-    Judgement,
-    Plan,
-    Proposals,
-    QualityGrades,
-    RetryableError,
-    Rubric,
-    Score,
-    SemanticsGrades,
-    TextAnswer,
-    UnusableAnswerError,
-    Verdict,
-)
+from ..roles import BackendError, RetryableError, UnusableAnswerError
 from ..settings import Limits
 from .call_context import PausableTimeout, Usage, collect_usage
 
 T = TypeVar("T")
 
-ANSWER_TYPES: dict[Role, Any] = {
-    "planner": Plan,
-    "generator": EncodedImage,
-    "critic": Verdict,
-    "scorer": Score | SemanticsGrades | QualityGrades,
-    "expander": Proposals,
-    "rubric_writer": Rubric,
-    "judge": Judgement,
-    "benchmark_judge": TextAnswer,
-}
 _TRANSIENT = (RetryableError, TimeoutError, ConnectionError)
 _MAX_WAIT_SECONDS = 60
 _MAX_ERROR_CHARACTERS = 300
@@ -83,6 +59,7 @@ class RetryingCaller:
     async def call(
         self,
         role: Role,
+        answer_type: type,
         send: Callable[[], Awaitable[T]],
         unlimited: bool = False,
         outcome: CallOutcome[T] | None = None,
@@ -90,6 +67,7 @@ class RetryingCaller:
         """Try until there is an answer, an error that is not transient, or no try left.
 
         Args:
+            answer_type: that of `T`; another answer is an error.
             unlimited: it takes no slot, for a call that waits in a batch.
             outcome: to be filled in; when a call is cancelled that may be billed, it has an error.
 
@@ -100,7 +78,9 @@ class RetryingCaller:
         retrying = self._retrying.copy()  # tenacity stores a call's state on the object
         with collect_usage(outcome):
             try:
-                outcome.answer = await retrying(self._try, role, send, outcome, unlimited)
+                outcome.answer = await retrying(
+                    self._try, role, answer_type, send, outcome, unlimited
+                )
             except asyncio.CancelledError:
                 if outcome.cost_usd:  # the provider may bill what was sent
                     outcome.error = CallFailedError("cancelled before its answer arrived")
@@ -112,7 +92,12 @@ class RetryingCaller:
         return outcome
 
     async def _try(
-        self, role: Role, send: Callable[[], Awaitable[T]], outcome: CallOutcome[T], unlimited: bool
+        self,
+        role: Role,
+        answer_type: type,
+        send: Callable[[], Awaitable[T]],
+        outcome: CallOutcome[T],
+        unlimited: bool,
     ) -> T:
         slots = self._generator_slots if role == "generator" else self._agent_slots
         if unlimited:
@@ -124,7 +109,7 @@ class RetryingCaller:
                 answer = await send()
         finally:
             outcome.seconds += timeout.seconds
-        return _check(role, answer)
+        return _check(role, answer_type, answer)
 
     def generator_is_idle(self) -> bool:
         """Whether a generator call could begin at once without delaying another one."""
@@ -139,11 +124,9 @@ def summarize_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _check(role: Role, answer: T) -> T:
-    kind = ANSWER_TYPES[role]
-    if not isinstance(answer, kind):
-        expected = getattr(kind, "__name__", kind)
-        raise TypeError(f"answered with {type(answer).__name__}, not {expected}")
+def _check(role: Role, answer_type: type, answer: T) -> T:
+    if not isinstance(answer, answer_type):
+        raise TypeError(f"answered with {type(answer).__name__}, not {answer_type.__name__}")
     for name, grade in vars(answer).items() if role == "scorer" else ():
         if not 0 <= grade <= 10:  # also true of NaN
             raise UnusableAnswerError(f"{name} is {grade}, not a grade from 0 to 10")

@@ -16,9 +16,11 @@ from warehouse import EncodedImage
 from ..roles import (
     Backend,
     BackendError,
+    QualityGrades,
     QualityScorer,
     Score,
     Scorer,
+    SemanticsGrades,
     SemanticsScorer,
     UnusableAnswerError,
     uses_batch_api,
@@ -43,6 +45,7 @@ class ScoreCall:
     backend: Backend
     images: tuple[EncodedImage | None, ...]
     instruction: str | None
+    answer_type: type
     send: Callable[[], Awaitable[Any]]
 
 
@@ -93,14 +96,15 @@ async def score_by_calls(scorer: Scorer, attempt: ScoredAttempt, make: MakeCall)
     before, after, goal = attempt.before, attempt.after, attempt.instruction
     if not isinstance(scorer, TwoCallScorer):
         send = partial(scorer.score, before, after, goal)
-        score: Score = await make(ScoreCall(scorer, (before, after), goal, send))
+        score: Score = await make(ScoreCall(scorer, (before, after), goal, Score, send))
         return score
     semantics, quality = scorer.semantics, scorer.quality
     send_both = partial(semantics.score_semantics, before, after, goal)
+    send_quality = partial(quality.score_quality, after)
     answers = await gather_to_end(
         [
-            make(ScoreCall(semantics, (before, after), goal, send_both)),
-            make(ScoreCall(quality, (after,), None, partial(quality.score_quality, after))),
+            make(ScoreCall(semantics, (before, after), goal, SemanticsGrades, send_both)),
+            make(ScoreCall(quality, (after,), None, QualityGrades, send_quality)),
         ]
     )
     grades: dict[str, float] = {}

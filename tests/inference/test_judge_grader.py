@@ -9,19 +9,11 @@ from PIL import Image
 
 from inference.backends.factory import Backends
 from inference.backends.providers.settings import JudgeModel, RubricModel
-from inference.calls.ask import JudgeCalls
+from inference.calls.ask import QuestionCalls, ask_all
 from inference.calls.progress import NullProgress
 from inference.judge_grader import JudgeGrader, plan_faults
-from inference.roles import (
-    OutcomeGrade,
-    Plan,
-    PlanGrade,
-    PlanRequest,
-    PlanStep,
-    RequestOutcome,
-    Rubric,
-)
-from inference.rubric_engine import write_rubrics
+from inference.questions import Rubric, RubricQuestion
+from inference.roles import OutcomeGrade, Plan, PlanGrade, PlanRequest, PlanStep, RequestOutcome
 from inference.settings import Limits
 from schemas import FoundryError
 from tests.inference.backends.providers.faulty_provider import KEY, provider
@@ -80,21 +72,22 @@ def backends(server, backend: str, **profile) -> Backends:
 
 def written(server, home, backend="openai", **profile):
     """What the writer writes of `REQUEST`, and its calls."""
-    writer = backends(server, backend, **profile).rubric_writer(
-        home, backend, RubricModel(model="m-1")
-    )
-    requests = {"prompt-1": REQUEST}
-    work = write_rubrics(requests, writer, home, "zoo", LIMITS, NullProgress())
-    return asyncio.run(work)
+    model = RubricModel(model="m-1")
+    writer = backends(server, backend, **profile).respondent("rubric_writer", home, backend, model)
+    questions = {"prompt-1": RubricQuestion(REQUEST)}
+    work = ask_all(home, "rubrics", "zoo", writer, questions, LIMITS, NullProgress())
+    replies, calls = asyncio.run(work)
+    return replies["prompt-1"], calls
 
 
 def grades(server, home, given=None, backend="openai", rubric=RUBRIC, **profile):
     """Grades of plan and outcome, and the calls that were made for them."""
-    judge = backends(server, backend, **profile).judge(home, backend, JudgeModel(model="m-2"))
+    model = JudgeModel(model="m-2")
+    judge = backends(server, backend, **profile).respondent("judge", home, backend, model)
     given = given or outcome()
 
     async def both():
-        with JudgeCalls(home, "judge", "zoo", judge, LIMITS) as calls:
+        with QuestionCalls(home, "judge", "zoo", judge, LIMITS) as calls:
             grader = JudgeGrader(calls, {"prompt-1": rubric} if rubric else {})
             plan_grade = await grader.grade_plan(given)
             return plan_grade, await grader.grade_outcome(given), grader.ledger()
@@ -104,19 +97,19 @@ def grades(server, home, given=None, backend="openai", rubric=RUBRIC, **profile)
 
 def test_a_rubric_is_written_once_and_priced(server, home, backend):
     price = {"m-1": {"input": 1.0, "output": 10.0}}
-    (rubric,), calls = written(server, home, backend, prices=price, budget={"usd": 1})
-    assert (rubric.rubric, rubric.failure) == (RUBRIC, None)
+    rubric, calls = written(server, home, backend, prices=price, budget={"usd": 1})
+    assert (rubric.answer, rubric.failure) == (RUBRIC, None)
     assert [(call.role, call.asset, call.cost_usd) for call in calls] == [
         ("rubric_writer", "rubrics", 0.002)
     ]
-    assert written(server, home, backend, prices=price, budget={"usd": 1}) == ([rubric], calls)
+    assert written(server, home, backend, prices=price, budget={"usd": 1}) == (rubric, calls)
     assert sum(server.answered.values()) == 1
 
 
 def test_a_rubric_without_criteria_is_requested_again_and_then_missing(server, home):
     server.rubric = {"image_count": None, "picture_criteria": [" "], "text_criteria": []}
-    (rubric,), calls = written(server, home)
-    assert rubric.rubric is None and "no criterion" in rubric.failure
+    rubric, calls = written(server, home)
+    assert rubric.answer is None and "no criterion" in rubric.failure
     assert calls[0].retries == 1
 
 
@@ -124,8 +117,8 @@ def test_an_outage_stops_the_run_and_is_no_missing_rubric(server, home):
     server.scripts = ["error"] * 2
     with pytest.raises(FoundryError, match="run again"):
         written(server, home)
-    (rubric,), _ = written(server, home)
-    assert rubric.rubric == RUBRIC
+    rubric, _ = written(server, home)
+    assert rubric.answer == RUBRIC
 
 
 def test_an_outcome_is_right_if_every_criterion_is_met(server, home, backend):

@@ -161,7 +161,7 @@ class _RedrawCache:
             request: dict[str, Any] = {"text": prompt, "before": origin if before else None}
             if earlier := [image.sha256 for image in images[:-1]]:
                 request["earlier"] = earlier
-            image = await self._call("generator", model, draw, row_id, request)
+            image = await self._call("generator", model, EncodedImage, draw, row_id, request)
         except UnusableAnswerError as error:
             raise _PromptRefusedError(str(error)) from error
         sha256 = await asyncio.to_thread(self._images.put, image)
@@ -170,7 +170,8 @@ class _RedrawCache:
             request: dict[str, Any] = {"after": sha256}
             if call.instruction is not None:
                 request |= {"text": goal, "before": origin if before else None}
-            return await self._call("scorer", call.backend, call.send, row_id, request)
+            kind = call.answer_type
+            return await self._call("scorer", call.backend, kind, call.send, row_id, request)
 
         attempt = ScoredAttempt(before, image, goal)
         score = (await score_with(self._scorer, attempt, grade)).score
@@ -180,13 +181,14 @@ class _RedrawCache:
         self,
         role: Role,
         model: Backend,
+        answer_type: type,
         send: Callable[[], Awaitable[T]],
         row_id: str,
         request: dict[str, Any],
     ) -> T:
         outcome: CallOutcome[T] = CallOutcome()
         try:
-            await self._caller.call(role, send, outcome=outcome)
+            await self._caller.call(role, answer_type, send, outcome=outcome)
         except asyncio.CancelledError:
             if outcome.error:
                 self._calls.record(role, model, row_id, request, outcome)

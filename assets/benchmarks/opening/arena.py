@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from inference.calls.ask import BenchmarkJudgeCalls
+from inference.calls.ask import QuestionCalls
 from inference.calls.hashing import stable_hash
 from inference.calls.progress import Progress
-from inference.roles import BenchmarkJudge, qualified_name
+from inference.questions import Respondent
+from inference.roles import qualified_name
 from inference.settings import Limits
 from schemas import FoundryError
 from schemas.trajectories import MODEL_CALLS
@@ -28,7 +29,7 @@ async def judge_duels(
     source: Path,
     answers: Path,
     duels: Sequence[Duel],
-    judge: BenchmarkJudge,
+    judge: Respondent,
     limits: Limits,
     tries: int,
     progress: Progress,
@@ -45,7 +46,7 @@ async def judge_duels(
     """
     items = {item.total_uid: item for item in load(source)}
     shard = f"opening-{stable_hash('judge', qualified_name(judge))[:8]}"
-    with BenchmarkJudgeCalls(home, ASSET, shard, judge, limits) as calls:
+    with QuestionCalls(home, ASSET, shard, judge, limits) as calls:
 
         async def judge_one(duel: Duel) -> Duel:
             call = await asyncio.to_thread(_call, source, answers, items, duel)

@@ -4,52 +4,45 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from PIL import Image
 
 from schemas import BadImageError
+from schemas.trajectories import ScoreCalls
 from warehouse import EncodedImage
 
 from ...agent_prompts.formatting import parse_plan, read_verdict
-from ...agent_prompts.templates import (
-    IMAGE,
-    critic_prompt,
-    escape_tags,
-    insert_image_tags,
-    planner_turn,
-    render,
-)
+from ...agent_prompts.templates import IMAGE, critic_prompt, escape_tags, planner_turn, render
 from ...calls.call_context import report_usage
+from ...calls.scoring import TwoCallScorer
+from ...questions import AnswerFormatError, Question, StructuredAnswer, TextAnswer, TextQuestion
 from ...roles import (
-    BankRequest,
-    Judgement,
     Plan,
     PlanRequest,
-    PlanStep,
-    Proposals,
-    RequestOutcome,
+    QualityGrades,
     RetryableError,
-    Rubric,
-    TextAnswer,
+    Score,
+    Scorer,
+    SemanticsGrades,
     UnusableAnswerError,
     Verdict,
 )
 from ..checkpoint.encoding import resize_to_pixels
 from ..diffusers.registry import load_registry
 from .chat import ChatTurn, CompletionClient, CompletionRequest
-from .settings import AgentModel, BenchmarkJudgeModel, ChatModel, RemoteGeneratorModel
+from .settings import AgentModel, BenchmarkJudgeModel, ChatModel, RemoteGeneratorModel, ScorerModel
 from .structured import (
-    AnswerFormatError,
     CompletionResult,
-    ExpansionAnswer,
-    JudgementAnswer,
     PlanAnswer,
-    RubricAnswer,
-    StructuredAnswer,
+    QualityAnswer,
+    ScoreAnswer,
+    SemanticsAnswer,
     VerdictAnswer,
     parse_answer,
 )
+
+T = TypeVar("T")
 
 # Texts that models read: every change makes them answer differently.
 _JSON_INSTRUCTIONS = (
@@ -151,52 +144,57 @@ class RemoteCritic(RemoteAgent):
             return Verdict(False, "", str(error))
 
 
-class RemoteExpander(RemoteAgent):
-    async def expand(self, request: BankRequest) -> Proposals:
-        text = render(self._settings.prompt("expander"), **vars(request)).text
-        return await self._ask(text, (), ExpansionAnswer)
+class RemoteScorer(RemoteAgent):
+    """All four grades in one call."""
+
+    score_calls: ClassVar[ScoreCalls] = "one"
+
+    async def score(
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str
+    ) -> Score:
+        text = render(self._settings.prompt("scorer"), instruction=escape_tags(instruction)).text
+        return await self._ask(text, before_and_after(before, after), ScoreAnswer)
 
 
-class RemoteRubricWriter(RemoteAgent):
-    async def write_rubric(self, request: PlanRequest) -> Rubric:
-        text = render(self._settings.prompt("rubric"), request=_tagged(request)).text
-        return await self._ask(text, request.images, RubricAnswer)
+class RemoteSemanticsScorer(RemoteAgent):
+    async def score_semantics(
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str
+    ) -> SemanticsGrades:
+        name = self._settings.prompt("scorer_semantics")
+        text = render(name, instruction=escape_tags(instruction)).text
+        return await self._ask(text, before_and_after(before, after), SemanticsAnswer)
 
 
-class RemoteJudge(RemoteAgent):
-    """An answer that leaves criteria out is unusable: none is taken as met, or as not met."""
-
-    async def judge_plan(
-        self, request: PlanRequest, plan: Plan, criteria: Sequence[str]
-    ) -> Judgement:
-        name, steps = self._settings.prompt("judge_plan"), [_escaped(step) for step in plan.steps]
-        text = render(
-            name, request=_tagged(request), steps=steps, criteria=_all_escaped(criteria)
-        ).text
-        return await self._judge(text, request.images, criteria)
-
-    async def judge_outcome(self, outcome: RequestOutcome, criteria: Sequence[str]) -> Judgement:
-        request, images = outcome.request, dict(outcome.images)
-        steps = [_escaped(step) for step in (outcome.plan.steps if outcome.plan else ())]
-        parts = [{"text": step["text"], "drawn": step["step_number"] in images} for step in steps]
-        name = self._settings.prompt("judge_outcome")
-        text = render(
-            name, request=_tagged(request), parts=parts, criteria=_all_escaped(criteria)
-        ).text
-        drawn = [images[n] for step in steps if (n := step["step_number"]) in images]
-        return await self._judge(text, (*request.images, *drawn), criteria)
-
-    async def _judge(
-        self, text: str, images: Sequence[EncodedImage], criteria: Sequence[str]
-    ) -> Judgement:
-        judgement: Judgement = await self._ask(text, images, JudgementAnswer)
-        if len(judgement.met) != len(criteria):
-            answered = f"{len(judgement.met)} answers to {len(criteria)} criteria"
-            raise UnusableAnswerError(f"{self._settings.model} gave {answered}")
-        return judgement
+class RemoteQualityScorer(RemoteAgent):
+    async def score_quality(self, after: EncodedImage) -> QualityGrades:
+        text = render(self._settings.prompt("scorer_quality")).text
+        return await self._ask(text, (after,), QualityAnswer)
 
 
-class RemoteBenchmarkJudge:
+def remote_scorer(backend: str, client: CompletionClient, settings: ScorerModel) -> Scorer:
+    """The scorer of a provider, in the form that `settings.calls` names."""
+    if settings.calls == "one":
+        return RemoteScorer(backend, client, settings)
+    semantics = RemoteSemanticsScorer(backend, client, settings, settings.identity_of("semantics"))
+    quality = RemoteQualityScorer(backend, client, settings, settings.identity_of("quality"))
+    return TwoCallScorer(backend, settings.identity, semantics, quality)
+
+
+class RemoteRespondent(RemoteAgent):
+    """Answers questions in JSON; see `Respondent` in `inference/questions.py`."""
+
+    async def ask(self, question: Question[T]) -> T:
+        assert question.form is not None
+        text = question.text(self._settings.prompt)
+        answer: T = await self._ask(text, question.images, question.form)
+        if problem := question.problem(answer):
+            raise UnusableAnswerError(f"{self._settings.model} gave {problem}")
+        return answer
+
+
+class RemoteTextRespondent:
+    """Answers questions in words."""
+
     def __init__(
         self, backend: str, client: CompletionClient, settings: BenchmarkJudgeModel
     ) -> None:
@@ -204,13 +202,9 @@ class RemoteBenchmarkJudge:
         self._client, self._settings = client, settings
         self.uses_batch_api = settings.batch
 
-    async def answer(
-        self, text: str, images: Sequence[EncodedImage], unreadable: str | None = None
-    ) -> TextAnswer:
-        """The images follow the text, each after its name."""
-        names = (f"[image {number}]\n{IMAGE}" for number in range(1, len(images) + 1))
-        question = "\n\n".join([escape_tags(text), *names])
-        request = await _chat_request(question, images, self._settings, keep_blanks=False)
+    async def ask(self, question: TextQuestion) -> TextAnswer:
+        text, unreadable = question.text(str), question.unreadable
+        request = await _chat_request(text, question.images, self._settings, keep_blanks=False)
         if unreadable is not None:
             request = request.followed_by(
                 *([ChatTurn("model", (unreadable,))] if unreadable.strip() else []),
@@ -239,19 +233,6 @@ def before_and_after(
 ) -> tuple[EncodedImage, EncodedImage]:
     """Both images; a white one stands for none before."""
     return before or EncodedImage.white(after.image.size), after
-
-
-def _tagged(request: PlanRequest) -> str:
-    return insert_image_tags(request.text, len(request.images))
-
-
-def _all_escaped(criteria: Sequence[str]) -> list[str]:
-    return [escape_tags(criterion) for criterion in criteria]
-
-
-def _escaped(step: PlanStep) -> dict[str, Any]:
-    fields = {**vars(step), "text": step.text}
-    return {n: escape_tags(v) if isinstance(v, str) else v for n, v in fields.items()}
 
 
 class RemoteGenerator:

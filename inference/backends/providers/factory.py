@@ -16,19 +16,17 @@ from ..images.generator import ImagesGenerator
 from ..images.settings import ImagesGeneratorModel, ImagesSettings
 from ..openai import OpenAIAdapter
 from .agents import (
-    RemoteBenchmarkJudge,
     RemoteCritic,
-    RemoteExpander,
     RemoteGenerator,
-    RemoteJudge,
     RemotePlanner,
-    RemoteRubricWriter,
+    RemoteRespondent,
+    RemoteTextRespondent,
+    remote_scorer,
 )
 from .batches import BatchClient, BatchStore
 from .budget import Budget
 from .chat import CompletionClient
 from .endpoints import Endpoints
-from .scorers import remote_scorer
 from .settings import BudgetSettings, EndpointSettings, Price, ProviderSettings, RemoteModel
 from .spending import SPENDING_FILE
 
@@ -44,10 +42,10 @@ _AGENTS: dict[Role, Any] = {
     "generator": RemoteGenerator,
     "critic": RemoteCritic,
     "scorer": remote_scorer,
-    "expander": RemoteExpander,
-    "rubric_writer": RemoteRubricWriter,
-    "judge": RemoteJudge,
-    "benchmark_judge": RemoteBenchmarkJudge,
+    "expander": RemoteRespondent,
+    "rubric_writer": RemoteRespondent,
+    "judge": RemoteRespondent,
+    "benchmark_judge": RemoteTextRespondent,
 }
 _CALL_OVERHEAD_SECONDS = 60
 

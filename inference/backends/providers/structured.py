@@ -9,23 +9,13 @@ import json
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from schemas.errors import first_problem
 from warehouse import EncodedImage
 
-from ...roles import (
-    Judgement,
-    Plan,
-    PlanStep,
-    Proposals,
-    ProposedTerm,
-    QualityGrades,
-    Rubric,
-    Score,
-    SemanticsGrades,
-    Verdict,
-)
+from ...questions import AnswerFormatError, AnswerItem, StructuredAnswer
+from ...roles import Plan, PlanStep, QualityGrades, Score, SemanticsGrades, Verdict
 
 
 @dataclass(frozen=True)
@@ -44,27 +34,10 @@ class CompletionResult:
     cached_tokens: int = 0
 
 
-class AnswerFormatError(Exception):
-    """An answer that violates its schema; the message is also sent to the model."""
-
-
-class _Item(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class StructuredAnswer(_Item):
-    """No field is optional: providers enforce schemas strictly only when all are required."""
-
-    reasoning: str = Field(description="Your thoughts, before you decide")
-
-    def value(self) -> Any:
-        """What it says, in the types of `inference/roles.py`."""
-
-
 AnswerType = TypeVar("AnswerType", bound=StructuredAnswer)
 
 
-class StepAnswer(_Item):
+class StepAnswer(AnswerItem):
     step_number: int
     step_name: str
     instruction: str | None
@@ -113,51 +86,6 @@ class QualityAnswer(StructuredAnswer):
 
     def value(self) -> QualityGrades:
         return QualityGrades(self.naturalness, self.artifacts)
-
-
-class TermAnswer(_Item):
-    kind: str
-    term: str
-    countable: bool
-
-
-class ExpansionAnswer(StructuredAnswer):
-    terms: list[TermAnswer]
-
-    def value(self) -> Proposals:
-        terms = tuple(ProposedTerm(**term.model_dump()) for term in self.terms)
-        return Proposals(terms, self.reasoning)
-
-
-class RubricAnswer(StructuredAnswer):
-    image_count: int | None
-    picture_criteria: list[str]
-    text_criteria: list[str]
-
-    def value(self) -> Rubric:
-        pictures, texts = (
-            tuple(text for each in criteria if (text := each.strip()))
-            for criteria in (self.picture_criteria, self.text_criteria)
-        )
-        if not pictures and not texts:
-            raise AnswerFormatError("there is no criterion in it")
-        return Rubric(pictures, texts, self.image_count)
-
-
-class CriterionAnswer(_Item):
-    number: int
-    met: bool
-
-
-class JudgementAnswer(StructuredAnswer):
-    answers: list[CriterionAnswer]
-
-    def value(self) -> Judgement:
-        """The answers in the order of their numbers, each of which occurs once."""
-        met = {answer.number: answer.met for answer in self.answers}
-        if sorted(met) != list(range(1, len(self.answers) + 1)):
-            raise AnswerFormatError("its criteria are not numbered from 1, each once")
-        return Judgement(tuple(met[number] for number in sorted(met)), self.reasoning)
 
 
 def parse_answer(completion: CompletionResult, answer_type: type[AnswerType]) -> AnswerType:

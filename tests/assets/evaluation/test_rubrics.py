@@ -11,9 +11,9 @@ from assets.evaluation.items import heldout_requests
 from assets.evaluation.runner import compare
 from assets.evaluation.variants import VARIANTS
 from dagster_project.definitions import ASSETS, CHECKS
+from inference.calls.ask import Reply
 from inference.calls.progress import NullProgress
-from inference.roles import Rubric
-from inference.rubric_engine import WrittenRubric
+from inference.questions import Rubric
 from schemas.training import RUBRICS
 from schemas.trajectories import MODEL_CALLS
 from tests.inference.backends.providers.faulty_provider import KEY, provider
@@ -72,7 +72,7 @@ def test_a_profile_without_a_judge_has_an_empty_table(sample_home):
 
 def test_the_version_of_a_rubric_follows_from_its_criteria():
     def version(*criteria, images=None):
-        rows = rubric_rows(WrittenRubric("p", Rubric(criteria, (), images)), "openai/m")
+        rows = rubric_rows("p", Reply(Rubric(criteria, (), images)), "openai/m")
         return {row.rubric_version for row in rows}
 
     assert len(version("a", "b")) == 1

@@ -6,7 +6,7 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.expansion import (
     TermFormat,
     add_accepted_terms,
-    bank_requests,
+    bank_questions,
     filter_terms,
     heldout_banks,
     open_kinds,
@@ -15,8 +15,7 @@ from assets.prompts.expansion import (
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from inference.agent_prompts.templates import render
-from inference.roles import ProposedTerm
-from inference.vocabulary_engine import ExpandedBank
+from inference.questions import ProposedTerm
 from tests.assets.prompts.tiny_pack import tiny_pack
 
 
@@ -26,11 +25,11 @@ def pack(tmp_path_factory):
 
 
 def proposals(bank, *terms, kind="entity", countable=True):
-    return ExpandedBank(bank, tuple(ProposedTerm(kind, t, countable) for t in terms), None)
+    return bank, [ProposedTerm(kind, t, countable) for t in terms]
 
 
 def filtered(pack, *banks, count=20):
-    return filter_terms(pack, banks, count, 0.7, "openai/m-1")
+    return filter_terms(pack, dict(banks), count, 0.7, "openai/m-1")
 
 
 def filter_one(pack, bank, term, **options):
@@ -149,9 +148,9 @@ def test_expanded_pack_has_its_own_and_the_accepted_terms(pack):
 
 
 def test_request_shows_the_banks_topics_and_its_plain_terms(pack):
-    requests = {request.bank: request for request in bank_requests(pack, 7)}
-    assert set(requests) == {"animals", "plants", "acts"}
-    text = render("expander", **vars(requests["animals"])).text
+    questions = {question.bank: question for question in bank_questions(pack, 7)}
+    assert set(questions) == {"animals", "plants", "acts"}
+    text = render("expander", **vars(questions["animals"])).text
     for part in ("Zoo: Wild animals", "- otter\n", "- brush a pony\n", "Propose 7 new terms"):
         assert part in text
     assert "{" not in text.split("<answer>")[0]
