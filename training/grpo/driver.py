@@ -22,7 +22,6 @@ from inference.backends.factory import Backends
 from inference.environments import Hardware, ensure_environment
 from inference.generator_mix import generator_shares
 from inference.images_server.ray_replicas import RAY_TIMED_OUT
-from inference.servers.processes import exit_reason
 from inference.servers.ray_jobs import reachable_host
 from inference.servers.vllm import compiler_variables
 from inference.settings import Conditioning
@@ -36,10 +35,7 @@ from ..rewards.calls import CALLS, RewardCalls
 from ..rewards.generators import generators_of_rows, images_so_far
 from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
-from ..row_lengths import left_out_metrics
 from ..tracking import require_tracker
-from .averaging import average_with_parent
-from .evaluations import DevEvaluations
 from .recipe import (
     CHECKPOINTS,
     REWARD_ADDRESS,
@@ -53,7 +49,14 @@ from .recipe import (
     program,
 )
 from .rows import prepare_rows
-from .verl_files import GrpoLogFollower, final_metrics, points_up_to, resume_step
+from .verl_files import (
+    DevEvaluations,
+    GrpoLogFollower,
+    average_with_parent,
+    final_metrics,
+    points_up_to,
+    resume_step,
+)
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
 _LAST_STEPS = 10  # steps whose drawings must not fail
@@ -130,8 +133,7 @@ class GrpoRun:
         best, model = self._evaluations.best(done), self._folder / "model"
         if not model.is_dir():
             self._export(best or done, model)
-        metrics = final_metrics(points_up_to(done, self._curves), best)
-        self._driver.finish(model, metrics | left_out_metrics(self._folder))
+        self._driver.finish(model, final_metrics(points_up_to(done, self._curves), best))
 
     def _resume_step(self) -> int:
         return resume_step(self._checkpoints, self._driver.log)
@@ -309,9 +311,7 @@ class GrpoRun:
         """A module of verl with its arguments, to its end."""
         command = [str(self._python), "-m", *module]
         variables = {**self._environment(), **(variables or {})}
-        code = self._driver.run_trainer(command, variables, self._log, follow)
-        if code:
-            raise TrainingFailedError(exit_reason(code, self._log), self._log)
+        self._driver.run_trainer(command, variables, self._log, follow)
 
 
 @contextmanager

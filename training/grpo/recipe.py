@@ -15,8 +15,16 @@ from schemas.yaml_config import ConfigModel, added_field
 from ..base_model import StartModel
 from ..rewards.reward import RewardSettings
 from ..tracking import OFFLINE, TrackingSettings
-from .hydra import override_list, plain_name
-from .verl_options import ACTOR, MODEL, REFERENCE, ROLLOUT, SETTING_OF, check_option
+from .verl_options import (
+    ACTOR,
+    MODEL,
+    REFERENCE,
+    ROLLOUT,
+    SETTING_OF,
+    check_option,
+    override_list,
+    plain_name,
+)
 
 PLUGINS = Path(__file__).parent / "plugins"
 ROWS = "critic_rl.parquet"
@@ -31,35 +39,9 @@ _RAY = "ray_kwargs.ray_init"
 _KEPT = "trainer.max_actor_ckpt_to_keep"
 _REMOVED = "trainer.remove_previous_ckpt_in_save"
 
-# Defaults of the recipes for Qwen3-VL-8B on 8 GPUs. The fields' own are the sketch's, for a few
-# million parameters on a CPU. The paper (section 4.1) has a divergence from the parent, its
-# published code has none and another form of the reward; that code scores with 128 workers.
-_LARGE: dict[str, Any] = {
-    "learning_rate": 2e-6,
-    "prompt_length": 16384,
-    "response_length": 4096,
-    "image_max_pixels": 1048576,
-    "max_steps": None,
-    "save_every": 50,
-    "micro_batch": 1,  # nothing is padded, and the logits of one sequence are large enough
-    "gpus": 8,
-}
-_WORKERS = {"concurrency": 128, "scorings": 128}
-# Adapters on one GPU of 80 GB. verl recommends ten times the learning rate of all weights, and a
-# rank of 32 at least (docs/advance/ppo_lora.rst); two images of a megapixel are 2,048 tokens.
-_ADAPTERS = {
-    "learning_rate": 2e-5,
-    "lora_rank": 64,
-    "prompt_length": 4096,
-    "gpus": 1,
-    "tensor_parallel": 1,
-    "offload": True,
-}
-_RECIPES: dict[str, dict[str, Any]] = {
-    "paper": {**_LARGE, "kl": 1e-3, "reward": _WORKERS},
-    "lora": {**_LARGE, **_ADAPTERS, "kl": 1e-3, "reward": _WORKERS},
-    "reference": {**_LARGE, "kl": 0.0, "reward": {**_WORKERS, "form": "code"}},
-}
+_RECIPES: dict[str, dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("recipes.yaml").read_text("utf-8")
+)
 
 
 class GrpoSettings(ConfigModel):
@@ -145,16 +127,10 @@ class GrpoSettings(ConfigModel):
     lora_rank: int = added_field(
         0, ge=0, description="Rank of LoRA adapters on the language model; 0: all weights"
     )
-    lora_alpha: int | None = added_field(
-        None, ge=1, description="Scale of the adapters; null: twice the rank"
-    )
     offload: bool = added_field(
         False, description="Weights and optimizer wait in main memory while others work"
     )
     threads: int = Field(2, ge=1, description="CPU only: threads of an update")
-    rollout_threads: int = Field(
-        1, ge=1, description="CPU only: threads of the rollouts, beside rewards"
-    )
     reward: RewardSettings = Field(RewardSettings(), description="How rollouts are rewarded")
     options: dict[str, JsonValue] = added_field(
         {},
@@ -221,8 +197,6 @@ class GrpoSettings(ConfigModel):
                 f"tensor_parallel {self.tensor_parallel} does not divide the {self.gpus} GPUs of a "
                 f"node: set it to {', '.join(fitting[:-1])} or {fitting[-1]}"
             )
-        if self.lora_alpha and not self.lora_rank:
-            raise ValueError("lora_alpha is for adapters: set lora_rank, or leave lora_alpha out")
         return self
 
     @property
@@ -277,7 +251,6 @@ def environment(settings: GrpoSettings) -> dict[str, str]:
     threads = {
         "OMP_NUM_THREADS": str(settings.threads),
         "OMP_WAIT_POLICY": "PASSIVE",  # idle threads sleep: trainer and rollouts share the cores
-        "ROLLOUT_THREADS": str(settings.rollout_threads),
     }
     # Ray sets OMP_NUM_THREADS to a worker's CPUs unless it is set; VERL_PLATFORM picks the plugin.
     return common | threads | {"VERL_PLATFORM": "cpu", "HF_HUB_OFFLINE": "1"}
@@ -398,7 +371,7 @@ def _memory(settings: GrpoSettings) -> dict[str, Any]:
     if settings.lora_rank:
         options |= {
             f"{MODEL}.lora_rank": settings.lora_rank,
-            f"{MODEL}.lora_alpha": settings.lora_alpha or 2 * settings.lora_rank,
+            f"{MODEL}.lora_alpha": 2 * settings.lora_rank,
             f"{MODEL}.exclude_modules": ".*visual.*",
             # Rollouts are sampled from merged weights, whatever their engine knows of adapters.
             f"{MODEL}.lora.merge": True,

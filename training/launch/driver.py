@@ -2,14 +2,13 @@
 
 def main() -> None:
     with open_driver(sys.argv) as driver:
-        code = driver.run_trainer([python, "-m", "trainer"], {}, log, follow)
-        if code:
-            raise TrainingFailedError(exit_reason(code, log), log)
+        driver.run_trainer([python, "-m", "trainer"], {}, log, follow)
         driver.finish(model, {"loss": 0.1})
 """
 
 import re
 import subprocess
+import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,13 +24,15 @@ import orjson
 from dagster_pipes import PipesContext, PipesEnvVarParamsLoader, open_dagster_pipes
 
 from inference.servers.gpus import claimed_gpus, visible_devices
-from inference.servers.processes import DRIVER_LOG, prepare_driver, program_of_driver
+from inference.servers.processes import DRIVER_LOG, exit_reason, prepare_driver, program_of_driver
 from schemas import FoundryError
+from warehouse.atomic import atomic_write
 
+from ..row_lengths import left_out_metrics
 from .jobs import Message, TrainerJob, TrainingFailure, TrainingFinished, TrainingProgress
-from .stopwatch import Stopwatch, trainer_hours
 
 _POLL_SECONDS = 0.5
+_SECONDS_FILE = "trainer-seconds.txt"  # in the job's folder: how long its trainers have run
 _SPEED_STEPS = 20  # newest steps whose median duration predicts the remaining time
 
 
@@ -74,8 +75,9 @@ class Driver:
         self.send(Message(kind="progress", progress=progress))
 
     def finish(self, model: Path, metrics: dict[str, float]) -> None:
-        """Report the model; the last thing a driver does. Adds the `hours` that trainers ran."""
-        metrics = metrics | trainer_hours(self.job.folder)
+        """Report the model; the last thing a driver does. Adds the `hours` that trainers ran, and
+        `rows_left_out`."""
+        metrics = metrics | left_out_metrics(self.job.folder) | _trainer_hours(self.job.folder)
         finished = TrainingFinished(model=model, metrics=metrics)
         self.send(Message(kind="finished", finished=finished))
 
@@ -85,7 +87,7 @@ class Driver:
         environment: Mapping[str, str],
         log: Path,
         follow: Callable[[], object] = lambda: None,
-    ) -> int:
+    ) -> None:
         """Run a trainer to its end, in this process group; terminates all that it leaves running.
 
         Args:
@@ -94,12 +96,12 @@ class Driver:
             follow: called about twice a second and once after the end; reads the trainer's files
                 and reports progress. What it raises ends the trainer.
 
-        Returns:
-            Its exit code; negative: the signal that ended it.
+        Raises:
+            TrainingFailedError: it ended with an error or by a signal.
         """
         variables = {**self._devices(), **environment}
         with (
-            Stopwatch(self.job.folder) as stopwatch,
+            _Stopwatch(self.job.folder) as stopwatch,
             program_of_driver(command, variables, log) as trainer,
         ):
             while trainer.poll() is None:
@@ -108,7 +110,8 @@ class Driver:
                 with suppress(subprocess.TimeoutExpired):
                     trainer.wait(_POLL_SECONDS)  # returns at once when it ends
             follow()
-            return trainer.returncode
+        if trainer.returncode:
+            raise TrainingFailedError(exit_reason(trainer.returncode, log), log)
 
     def _devices(self) -> dict[str, str]:
         claimed = visible_devices(self.job.devices)
@@ -166,6 +169,34 @@ def open_driver(argv: Sequence[str]) -> Iterator[Driver]:
             driver.send(Message(kind="failed", failed=failed))
     if failed:
         raise SystemExit(1)
+
+
+class _Stopwatch:
+    """Seconds that the trainers of a job have run, in all attempts, also killed ones."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / _SECONDS_FILE
+        self._start = self._saved = time.monotonic()
+        self._before = float(self._file.read_text()) if self._file.is_file() else 0.0
+
+    def __enter__(self) -> "_Stopwatch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.save(every=0)
+
+    def save(self, every: float = 10.0) -> None:
+        """Write the file, unless that was less than `every` seconds ago."""
+        now = time.monotonic()
+        if now - self._saved >= every:
+            self._saved = now
+            atomic_write(self._file, str(self._before + now - self._start))
+
+
+def _trainer_hours(folder: Path) -> dict[str, float]:
+    """The metric `hours` of a job; empty where none of its trainers has run."""
+    file = folder / _SECONDS_FILE
+    return {"hours": float(file.read_text()) / 3600} if file.is_file() else {}
 
 
 def attempt_file(folder: Path, name: str, suffix: str) -> Path:

@@ -15,12 +15,10 @@ from typing import Any
 import yaml
 
 from inference.environments import ensure_environment
-from inference.servers.processes import exit_reason
 from warehouse.atomic import atomic_path, atomic_write
 
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import TrainerJob
-from ..row_lengths import left_out_metrics
 from ..tracking import require_tracker
 from .llamafactory_files import (
     LOG,
@@ -93,7 +91,7 @@ class SftRun:
         if not model.is_dir():
             self._publish(best_checkpoint(newest), model)
         metrics = follower.final_metrics() | {"steps": step_of(newest)} | dev_metrics(newest)
-        self._driver.finish(model, metrics | left_out_metrics(self._folder))
+        self._driver.finish(model, metrics)
 
     def _newest_checkpoint(self) -> Path | None:
         return newest_checkpoint(self._folder / CHECKPOINTS, self._driver.log)
@@ -140,18 +138,19 @@ class SftRun:
         python = self._python()
         content = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
         atomic_write(self._folder / name, content)
-        code = self._driver.run_trainer(
-            [str(python.parent / "llamafactory-cli"), command, name],
-            environment(self._recipe, python, self._folder) | dict(variables or {}),
-            self._log,
-            follow,
-        )
-        if code:
-            reason = exit_reason(code, self._log)
+        try:
+            self._driver.run_trainer(
+                [str(python.parent / "llamafactory-cli"), command, name],
+                environment(self._recipe, python, self._folder) | dict(variables or {}),
+                self._log,
+                follow,
+            )
+        except TrainingFailedError as error:
             exceptions = _RANK_EXCEPTION.findall(self._log.read_text("utf-8", "replace"))
-            if exceptions and "CalledProcessError" in reason:
-                reason = f"it ended with {' '.join(exceptions[-1].split())[:300]}"
-            raise TrainingFailedError(reason, self._log)
+            if not exceptions or "CalledProcessError" not in error.reason:
+                raise
+            reason = f"it ended with {' '.join(exceptions[-1].split())[:300]}"
+            raise TrainingFailedError(reason, self._log) from error
 
     def _python(self) -> Path:
         return ensure_environment("sft", "gpu" if self._recipe.gpus else "cpu", self._driver.log)

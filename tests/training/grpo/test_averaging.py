@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from inference.backends.checkpoint.model import load_weights
 from tests.helpers.tiny_model import build_untrained
-from training.grpo.averaging import average_with_parent
+from training.grpo.verl_files import average_with_parent
 
 WEIGHTS = "model.safetensors"
 

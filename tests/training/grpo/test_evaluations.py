@@ -2,8 +2,7 @@
 
 import pytest
 
-from training.grpo.evaluations import DevEvaluations
-from training.grpo.verl_files import final_metrics, points_up_to
+from training.grpo.verl_files import DevEvaluations, final_metrics, points_up_to
 from warehouse import Journal
 
 

@@ -211,7 +211,6 @@ def test_dynamic_batches_hold_the_longest_sequence():
         ({"recipe": "paper", "tokens_per_gpu": 9000}, "set it to 20480"),
         ({"nodes": 2}, "nodes is for GPUs: set gpus"),
         ({"offload": True}, "offload is for GPUs"),
-        ({"lora_alpha": 8}, "set lora_rank, or leave lora_alpha out"),
         ({"patience": 2}, "patience counts evaluations: set dev_share"),
         ({"dev_share": 0.1, "options": {"++trainer.max_actor_ckpt_to_keep": 1}}, "the newest are"),
     ],

@@ -3,8 +3,7 @@
 import json
 import sys
 
-from inference.servers.processes import exit_reason
-from training.launch.driver import TrainingFailedError, open_driver
+from training.launch.driver import open_driver
 from training.launch.jobs import TrainingProgress
 
 
@@ -21,11 +20,9 @@ def main() -> None:
                 driver.progress(TrainingProgress.model_validate(json.loads(line)))
             reported = len(lines)
 
-        code = driver.run_trainer([sys.executable, "-c", payload["code"]], {}, log, follow)
+        driver.run_trainer([sys.executable, "-c", payload["code"]], {}, log, follow)
         if payload.get("silent"):
             return
-        if code:
-            raise TrainingFailedError(exit_reason(code, log), log)
         if not payload.get("no_model"):
             (folder / "model").mkdir(exist_ok=True)
         driver.finish(folder / "model", {"loss": 0.25})

@@ -31,7 +31,7 @@ class BatchingServer:
     """One model in one process; every method runs on the actor's event loop."""
 
     def __init__(self, model: str, response_length: int, max_batch: int, seed: int) -> None:
-        torch.set_num_threads(int(os.environ.get("ROLLOUT_THREADS", "1")))
+        torch.set_num_threads(1)  # rewards need a core as well
         self._model, self._decoder = _load(model)
         self._response_length = response_length
         self._max_batch = max_batch
