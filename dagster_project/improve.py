@@ -22,19 +22,13 @@ from assets.rounds.failures import quotas_for
 from assets.rounds.results import blocked_round
 from schemas import FoundryError
 from schemas.rounds import ROUNDS, RoundRow
+from schemas.training import CRITIC, PLANNER, SFT_CRITIC
 from training.registry import CheckpointRegistry
 
 from .run import run_lineage
 
 _DATA = ("prompts", "plans", "trajectories", "scores", "round_data")
-_AGENTS = (
-    "planner_sft_checkpoint",
-    "critic_sft_checkpoint",
-    "critic_rl_checkpoint",
-    "rubrics",
-    "evaluation",
-    "promotion",
-)
+_AGENTS = (PLANNER, SFT_CRITIC, CRITIC, "rubrics", "evaluation", "promotion")
 _RESULTS = ("failures", "rounds")
 Announce = Callable[[str], object]
 

@@ -4,6 +4,7 @@ import dagster as dg
 
 from assets.core.foundry import FoundryResource
 from assets.generations.assets import GENERATION_SET
+from schemas.training import BASE_MODEL, CRITIC, PLANNER, SFT_CRITIC
 
 from .improve import finished_rounds, improve
 from .instance import PROMOTES_TAG
@@ -19,16 +20,14 @@ refresh_data = dg.define_asset_job(
 )
 retrain_planner = dg.define_asset_job(
     "retrain_planner",
-    selection=dg.AssetSelection.assets("base_model", "planner_sft_checkpoint", *_EVALUATION),
+    selection=dg.AssetSelection.assets(BASE_MODEL, PLANNER, *_EVALUATION),
     tags=_ONE_AT_A_TIME,
     description="Train the planner on its present samples, evaluate it, and put it in use unless "
     "it is worse. What has been trained on the same rows is not trained again.",
 )
 retrain_critic = dg.define_asset_job(
     "retrain_critic",
-    selection=dg.AssetSelection.assets(
-        "base_model", "critic_sft_checkpoint", "critic_rl_checkpoint", *_EVALUATION
-    ),
+    selection=dg.AssetSelection.assets(BASE_MODEL, SFT_CRITIC, CRITIC, *_EVALUATION),
     tags=_ONE_AT_A_TIME,
     description="Train the critic on its present samples (SFT, then GRPO), evaluate it, and put it "
     "in use unless it is worse. What has been trained on the same rows is not trained again.",

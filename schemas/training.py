@@ -8,6 +8,9 @@ from pydantic import Field
 from .base import Row, Table
 from .prompts import TO_PROMPT
 
+# Names of the checkpoints of the lineage. Planner and critic serve together.
+BASE_MODEL, PLANNER = "base_model", "planner_sft_checkpoint"
+SFT_CRITIC, CRITIC = "critic_sft_checkpoint", "critic_rl_checkpoint"
 CriterionKind = Literal["image", "text"]
 CheckpointStatus = Literal["candidate", "promoted", "rejected"]
 RolloutStatus = Literal["scored", "malformed", "masked"]

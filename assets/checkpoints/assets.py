@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from schemas.curation import CRITIC_RL
-from schemas.training import CHECKPOINTS, ROLLOUTS, CheckpointRow, RolloutRow
+from schemas.training import (
+    BASE_MODEL,
+    CHECKPOINTS,
+    CRITIC,
+    PLANNER,
+    ROLLOUTS,
+    SFT_CRITIC,
+    CheckpointRow,
+    RolloutRow,
+)
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
 from training.grpo.driver import ROLLOUTS as ROLLOUT_JOURNAL
 from training.launch.jobs import TrainingProgress
@@ -91,30 +100,30 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
 
 
 base_model = _checkpoint(
-    "base_model",
+    BASE_MODEL,
     description="The model that planner and critic start from: packaged, pretrained here to "
     "describe images, or downloaded.",
     sections=("training.base_model",),
 )
 planner_sft_checkpoint = _checkpoint(
-    "planner_sft_checkpoint",
+    PLANNER,
     description="The planner: the base model fine-tuned on plans with LLaMA-Factory.",
-    deps=("base_model", "planner_sft", "exports"),
+    deps=(BASE_MODEL, "planner_sft", "exports"),
     sections=("training.planner_sft",),
 )
 critic_sft_checkpoint = _checkpoint(
-    "critic_sft_checkpoint",
+    SFT_CRITIC,
     description="The critic before GRPO: the base model fine-tuned on verdicts and rewritten "
     "prompts with LLaMA-Factory.",
-    deps=("base_model", "critic_sft", "exports"),
+    deps=(BASE_MODEL, "critic_sft", "exports"),
     sections=("training.critic_sft",),
 )
 critic_rl_checkpoint = _checkpoint(
-    "critic_rl_checkpoint",
+    CRITIC,
     description="The critic: trained with verl's GRPO, rewarded by what its verdicts and rewritten "
     "prompts lead to (paper, section 3.4).",
     tables=(CHECKPOINTS, ROLLOUTS),
-    deps=("critic_sft_checkpoint", "critic_rl", "exports"),
+    deps=(SFT_CRITIC, "critic_rl", "exports"),
     sections=("training.critic_rl",),
 )
 

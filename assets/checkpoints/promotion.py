@@ -24,7 +24,7 @@ from typing import Literal
 import dagster as dg
 
 from inference.backends.checkpoint.manifest import is_agent_of
-from schemas.training import EVALUATIONS, EvaluationRow
+from schemas.training import CRITIC, EVALUATIONS, PLANNER, EvaluationRow
 from training.registry import CheckpointRegistry
 from training.settings import PromotionMargins, TrainingSettings
 
@@ -37,8 +37,6 @@ from ..evaluation.metrics import observation_of
 from ..evaluation.settings import EvaluationSettings
 from ..evaluation.variants import (
     CANDIDATE,
-    CRITIC_RL,
-    PLANNER,
     System,
     candidate_systems,
     newest_system,
@@ -213,13 +211,13 @@ def _statuses(foundry: FoundryResource) -> list[str | None]:
     return [f"{row.name} {row.version} {row.status}" for row in rows if row.name in _NAMES]
 
 
-_NAMES = (PLANNER, CRITIC_RL)
+_NAMES = (PLANNER, CRITIC)
 PROMOTION = Node(
     name="promotion",
     group="checkpoints",
     description="The newest planner and critic, or one of them, are promoted if the system that "
     "will serve is good enough and within the margins of the best ever promoted.",
-    deps=("evaluation", "planner_sft_checkpoint", "critic_rl_checkpoint"),
+    deps=("evaluation", PLANNER, CRITIC),
     sections=("training",),
     kinds=frozenset({"python"}),
     output_hashes=_statuses,

@@ -18,6 +18,7 @@ from inference.environments import Hardware, pinned_version
 from schemas import FoundryError, Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.imports import IMPORTS
+from schemas.training import BASE_MODEL, CRITIC, PLANNER, SFT_CRITIC
 from schemas.yaml_config import ConfigModel
 from training.base_model import PACKAGED_MODEL, BaseModelSettings
 from training.grpo.driver import GrpoJob, grpo_job
@@ -94,10 +95,13 @@ class Recipe:
     inputs: Mapping[str, Any] | None = None
     parent: "Recipe | None" = None
     data: DataSet | None = None
+    known_version: str | None = None  # of a checkpoint that exists
 
     @cached_property
     def version(self) -> str:
         """12 hex digits: equal for equal parents, rows and settings."""
+        if self.known_version:
+            return self.known_version
         # Keys are hashed: another name would be another version of every checkpoint.
         origin = {
             "format": _FORMAT,
@@ -110,17 +114,6 @@ class Recipe:
         return content_digest(origin)[:12]
 
 
-@dataclass(frozen=True)
-class ExistingCheckpoint(Recipe):
-    """A checkpoint that a round starts from, whatever its own recipe was."""
-
-    known_version: str = ""
-
-    @cached_property
-    def version(self) -> str:
-        return self.known_version
-
-
 RecipeOf = Callable[[FoundryResource], Recipe]
 
 
@@ -128,44 +121,36 @@ def base_model(foundry: FoundryResource) -> Recipe:
     """The base model: packaged, or from Hugging Face, as `source` says."""
     settings = foundry.training.base_model
     if settings.source == "huggingface":
-        return Recipe("base_model", "base", settings, weights=lambda: _downloaded_base(settings))
+        return Recipe(BASE_MODEL, "base", settings, weights=lambda: _downloaded_base(settings))
     inputs, default = _file_hashes(PACKAGED_MODEL), BaseModelSettings()
-    return Recipe("base_model", "base", default, weights=lambda: PACKAGED_MODEL, inputs=inputs)
+    return Recipe(BASE_MODEL, "base", default, weights=lambda: PACKAGED_MODEL, inputs=inputs)
 
 
 def planner_sft(foundry: FoundryResource) -> Recipe:
-    if plan := _round(foundry):
-        parent = _existing("planner_sft_checkpoint", "planner", plan.planner)
-        data = _round_data(foundry, plan, "llamafactory", PLANNER_SFT)
-        own = _round_training(foundry).planner_sft
-        return sft("planner_sft_checkpoint", "planner", parent, data, own)
-    data = exported(foundry, "llamafactory", PLANNER_SFT)
-    settings = foundry.training.planner_sft
-    parent = _start("planner_sft", "planner", settings) or base_model(foundry)
-    return sft("planner_sft_checkpoint", "planner", parent, data, settings)
+    settings, plan = _training(foundry).planner_sft, _round(foundry)
+    if plan:
+        parent = _existing(PLANNER, "planner", plan.planner)
+    else:
+        parent = _start("planner_sft", "planner", settings) or base_model(foundry)
+    data = _lineage_data(foundry, "llamafactory", PLANNER_SFT)
+    return sft(PLANNER, "planner", parent, data, settings)
 
 
 def critic_sft(foundry: FoundryResource) -> Recipe:
-    if plan := _round(foundry):
-        parent = _existing("critic_rl_checkpoint", "critic", plan.critic)
-        data = _round_data(foundry, plan, "llamafactory", CRITIC_SFT)
-        own = _round_training(foundry).critic_sft
-        return sft("critic_sft_checkpoint", "critic", parent, data, own)
-    data = exported(foundry, "llamafactory", CRITIC_SFT)
-    settings = foundry.training.critic_sft
-    parent = _start("critic_sft", "critic", settings) or base_model(foundry)
-    return sft("critic_sft_checkpoint", "critic", parent, data, settings)
+    settings, plan = _training(foundry).critic_sft, _round(foundry)
+    if plan:
+        parent = _existing(CRITIC, "critic", plan.critic)
+    else:
+        parent = _start("critic_sft", "critic", settings) or base_model(foundry)
+    data = _lineage_data(foundry, "llamafactory", CRITIC_SFT)
+    return sft(SFT_CRITIC, "critic", parent, data, settings)
 
 
 def critic_rl(foundry: FoundryResource) -> Recipe:
-    if plan := _round(foundry):
-        data = _round_data(foundry, plan, "verl", CRITIC_RL)
-        own = _round_training(foundry).critic_rl
-        return grpo(foundry, "critic_rl_checkpoint", critic_sft(foundry), data, own)
-    data = exported(foundry, "verl", CRITIC_RL)
-    settings = foundry.training.critic_rl
-    parent = _start("critic_rl", "critic", settings) or critic_sft(foundry)
-    return grpo(foundry, "critic_rl_checkpoint", parent, data, settings)
+    settings = _training(foundry).critic_rl
+    start = None if _round(foundry) else _start("critic_rl", "critic", settings)
+    data = _lineage_data(foundry, "verl", CRITIC_RL)
+    return grpo(foundry, CRITIC, start or critic_sft(foundry), data, settings)
 
 
 def _round(foundry: FoundryResource) -> RoundPlan | None:
@@ -173,18 +158,24 @@ def _round(foundry: FoundryResource) -> RoundPlan | None:
     return trained_round(foundry.home) if foundry.settings.rounds else None
 
 
-def _round_training(foundry: FoundryResource) -> TrainingSettings:
-    return foundry.settings.round_training or foundry.training
+def _training(foundry: FoundryResource) -> TrainingSettings:
+    own = foundry.settings.round_training if _round(foundry) else None
+    return own or foundry.training
 
 
-def _round_data(foundry: FoundryResource, plan: RoundPlan, form: str, table: Table) -> DataSet:
-    home, settings = round_home(foundry.home, plan.number), foundry.settings.curation
+def _lineage_data(foundry: FoundryResource, form: str, table: Table) -> DataSet:
+    """The newest rows of a table: of the round that agents are trained in, if there is one."""
+    plan, settings = _round(foundry), foundry.settings.curation
+    if plan is None:
+        return exported(foundry, form, table)
     exports = settings.exports.model_copy(update={"mix": None})
-    return exported_data(home, settings.model_copy(update={"exports": exports}), form, table)
+    settings = settings.model_copy(update={"exports": exports})
+    return exported_data(round_home(foundry.home, plan.number), settings, form, table)
 
 
 def _existing(name: str, role: Role, version: str) -> Recipe:
-    return ExistingCheckpoint(name, role, ConfigModel(), known_version=version)
+    """A checkpoint that a round starts from, whatever its own recipe was."""
+    return Recipe(name, role, ConfigModel(), known_version=version)
 
 
 def _start(training: str, role: Role, settings: SftSettings | GrpoSettings) -> Recipe | None:
@@ -324,8 +315,8 @@ def _file_hashes(folder: Path) -> Mapping[str, str]:
 
 # The checkpoints that the lineage makes, by name.
 LINEAGE: dict[str, RecipeOf] = {
-    "base_model": base_model,
-    "planner_sft_checkpoint": planner_sft,
-    "critic_sft_checkpoint": critic_sft,
-    "critic_rl_checkpoint": critic_rl,
+    BASE_MODEL: base_model,
+    PLANNER: planner_sft,
+    SFT_CRITIC: critic_sft,
+    CRITIC: critic_rl,
 }

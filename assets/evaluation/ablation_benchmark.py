@@ -7,7 +7,7 @@ is there is not made again, and variants that are the same system share its run.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from inference.calls.hashing import stable_hash
@@ -101,8 +101,7 @@ class _Measuring:
 
     async def _measure(self, variant: Variant, agents: AgentFactory) -> list[BenchmarkScoreRow]:
         settings = self.foundry.settings
-        planner, critic = agents.planner(variant), agents.critic(variant)
-        roles = replace(self.foundry.roles, planner=planner, critic=critic)
+        roles = agents.roles(variant)
         t_max = variant.with_t_max(settings.evaluation.t_max).t_max
         loop = settings.loop.model_copy(update={"t_max": t_max, "on_exhausted": "last"})
         key = stable_hash(roles.names, loop.model_dump(mode="json"), self.runs.settings.seed)[:8]

@@ -3,14 +3,14 @@
 A reference is a checkpoint's name (its newest version) or `name@version`; None is no agent.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from inference.backends.checkpoint.agents import CheckpointCritic, CheckpointPlanner
-from inference.backends.checkpoint.manifest import AgentRole, Answers
+from inference.backends.checkpoint.manifest import AgentRole
 from inference.backends.checkpoint.model import CheckpointModel
-from inference.roles import Critic, Plan, Planner, PlanRequest, PlanStep, Verdict
+from inference.roles import Plan, PlanRequest, PlanStep, Roles, Verdict
 from schemas import FoundryError
 from training.registry import CheckpointRegistry
 from warehouse import EncodedImage
@@ -44,54 +44,44 @@ class AcceptAllCritic:
 
 @dataclass(frozen=True)
 class AgentFactory:
-    """Agents by reference, from a home's checkpoints; equal ones share the loaded model.
-
-    Both methods raise FoundryError where there is no such checkpoint, or it is incomplete.
-    """
+    """Agents by reference, from a home's checkpoints; equal ones share the loaded model."""
 
     foundry: FoundryResource
     _models: dict[Path, CheckpointModel] = field(default_factory=dict)
 
-    def planner(self, variant: Variant) -> Planner:
-        if variant.planner is None:
-            return PassthroughPlanner()
-        if variant.provider:
-            return cast(Planner, self._oracle("planner", variant))
-        answers = "usual" if variant.answers == "sampled" else variant.answers
-        folder = self._folder(variant.planner, variant.training_seed)
-        if self.foundry.settings.trained_server("planner"):
-            return cast(Planner, self._served("planner", folder, answers))
-        return CheckpointPlanner(self._model(folder), answers)
+    def roles(self, variant: Variant) -> Roles:
+        """The profile's roles with a variant's planner and critic.
 
-    def critic(self, variant: Variant) -> Critic:
-        if variant.critic is None:
-            return AcceptAllCritic()
-        if variant.provider:
-            return cast(Critic, self._oracle("critic", variant))
-        folder = self._folder(variant.critic, variant.training_seed)
-        if self.foundry.settings.trained_server("critic"):
-            return cast(Critic, self._served("critic", folder, variant.answers))
-        return CheckpointCritic(self._model(folder), variant.answers)
+        Raises FoundryError where there is no such checkpoint, or it is incomplete.
+        """
+        planner = self._agent("planner", variant) if variant.planner else PassthroughPlanner()
+        critic = self._agent("critic", variant) if variant.critic else AcceptAllCritic()
+        return replace(self.foundry.roles, planner=planner, critic=critic)
 
-    def _served(self, role: AgentRole, folder: Path, answers: Answers) -> object:
-        settings, home = self.foundry.settings, self.foundry.home
-        return settings.served_agent(role, str(folder), home, answers)
-
-    def _oracle(self, role: AgentRole, variant: Variant) -> object:
-        if problem := oracle_problem(self.foundry.settings, variant):
+    def _agent(self, role: AgentRole, variant: Variant) -> Any:
+        profile, home = self.foundry.settings, self.foundry.home
+        if problem := oracle_problem(profile, variant):
             raise FoundryError(f"variant {variant.name}: {problem}")
-        assert variant.provider is not None
-        backend, _ = variant.provider
-        return self.foundry.settings.hosted_agent(role, backend, self.foundry.home)
+        if variant.provider:
+            return profile.hosted_agent(role, variant.provider[0], home)
+        name, _, version = str(getattr(variant, role)).partition("@")
+        recipe = checkpoint_recipe(self.foundry, name, variant.training_seed)
+        version = version or newest_version(home, recipe)
+        folder, answers = (
+            CheckpointRegistry(home).usable_folder(recipe.name, version),
+            variant.answers,
+        )
+        if role == "planner" and answers == "sampled":
+            answers = "usual"
+        if profile.trained_server(role):
+            return profile.served_agent(role, str(folder), home, answers)
+        agent = CheckpointPlanner if role == "planner" else CheckpointCritic
+        return agent(self._model(folder), answers)
 
     def _model(self, folder: Path) -> CheckpointModel:
         if folder not in self._models:
             self._models[folder] = CheckpointModel(folder, self.foundry.settings.checkpoint)
         return self._models[folder]
-
-    def _folder(self, reference: str, training_seed: int | None) -> Path:
-        name, version = checkpoint_of(self.foundry, reference, training_seed)
-        return CheckpointRegistry(self.foundry.home).usable_folder(name, version)
 
 
 def oracle_problem(profile: Profile, variant: Variant) -> str | None:
@@ -110,12 +100,3 @@ def oracle_problem(profile: Profile, variant: Variant) -> str | None:
     except FoundryError as error:
         return str(error)
     return None
-
-
-def checkpoint_of(
-    foundry: FoundryResource, reference: str, training_seed: int | None = None
-) -> tuple[str, str]:
-    """Name and version of a reference, under a training seed of the ablation."""
-    name, _, version = reference.partition("@")
-    recipe = checkpoint_recipe(foundry, name, training_seed)
-    return recipe.name, version or newest_version(foundry.home, recipe)

@@ -16,7 +16,16 @@ from inference.generator_mix import generator_shares
 from inference.roles import qualified_name
 from schemas.benchmarks import BENCHMARK_SCORES, BenchmarkScoreRow
 from schemas.prompts import PROMPTS
-from schemas.training import EVALUATIONS, REPORTED_RECIPES, EvaluationRow, ReportedRecipeRow
+from schemas.training import (
+    BASE_MODEL,
+    CRITIC,
+    EVALUATIONS,
+    PLANNER,
+    REPORTED_RECIPES,
+    SFT_CRITIC,
+    EvaluationRow,
+    ReportedRecipeRow,
+)
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
 from warehouse.atomic import atomic_write
 
@@ -58,10 +67,6 @@ from .runner import (
 )
 from .settings import EvaluationSettings
 from .variants import (
-    BASE,
-    CRITIC_RL,
-    CRITIC_SFT,
-    PLANNER,
     SEED,
     VARIANTS,
     System,
@@ -141,7 +146,7 @@ EVALUATION = Node(
     description="Variants of the system on held-out requests and attempts, item by item.",
     tables=(EVALUATIONS, REPORTED_RECIPES),
     ledger=(MODEL_CALLS,),
-    deps=("prompts", "plans", "trajectories", "scores", "rubrics", PLANNER, CRITIC_SFT, CRITIC_RL),
+    deps=("prompts", "plans", "trajectories", "scores", "rubrics", PLANNER, SFT_CRITIC, CRITIC),
     sections=("evaluation", "training", "loop"),
     pool="gpu_train",
     inputs=_evaluation_inputs,
@@ -155,7 +160,7 @@ ABLATION = Node(
     "only when selected.",
     tables=(EVALUATIONS,),
     ledger=(MODEL_CALLS,),
-    deps=("evaluation", "exports", BASE, PLANNER, CRITIC_SFT, CRITIC_RL),
+    deps=("evaluation", "exports", BASE_MODEL, PLANNER, SFT_CRITIC, CRITIC),
     sections=("evaluation", "training", "curation", "loop"),
     pool="gpu_train",
     inputs=_ablation_inputs,
@@ -294,7 +299,7 @@ def settings_hash(recipe: Recipe) -> str:
 
 
 def _newest_recipes(foundry: FoundryResource) -> Iterator[Recipe]:
-    return (LINEAGE[name](foundry) for name in (PLANNER, CRITIC_SFT, CRITIC_RL))
+    return (LINEAGE[name](foundry) for name in (PLANNER, SFT_CRITIC, CRITIC))
 
 
 def _evaluation_checks(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -85,8 +85,7 @@ async def _evaluate(
     home, profile, agents = foundry.home, foundry.settings, AgentFactory(foundry)
     with open_grader(foundry) as grader:
         for variant in variants:
-            planner, critic = agents.planner(variant), agents.critic(variant)
-            roles = replace(foundry.roles, planner=planner, critic=critic)
+            roles = agents.roles(variant)
             named = _Named(progress, variant.partition)
             resolved = variant.with_t_max(profile.evaluation.t_max)
             for benchmark in comparison.benchmarks:

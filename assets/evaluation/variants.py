@@ -1,26 +1,32 @@
-"""The variants of the system that are compared (paper, table 5)."""
+"""The variants of the system that are compared (paper, table 5), and those that may serve.
 
-from collections.abc import Iterable, Iterator, Mapping
+Promotion decides about systems, a planner and a critic that serve together. Both can be promoted
+alone, so every choice between newest and promoted ones is a candidate. Candidates are compared with
+the system in use, and with the best ever promoted: else many small losses, each within the margin,
+would add up.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from typing import cast
 
 from inference.backends.checkpoint.manifest import Answers
 from inference.backends.factory import ChatBackend
+from schemas.training import BASE_MODEL, CRITIC, PLANNER, SFT_CRITIC
 from training.registry import CheckpointRegistry
 
 from ..checkpoints import recipes
 from ..core.foundry import FoundryResource
 from .settings import VariantName
 
-# Names of checkpoints.
-BASE, PLANNER = "base_model", "planner_sft_checkpoint"
-CRITIC_SFT, CRITIC_RL = "critic_sft_checkpoint", "critic_rl_checkpoint"
+# Names of checkpoints that only the ablation has.
 NO_STEP, NO_ACCURACY = "ablation_rl_no_step", "ablation_rl_no_accuracy"
 ONE_AGENT, UNFILTERED = "ablation_one_agent", "ablation_unfiltered"
 SFT_ON_RL_LABELS = "ablation_sft_on_rl_labels"
 # Hosted models in place of checkpoints: the section of the profile that has them, and their name.
 GEMINI, GPT = "gemini/gemini-2.5-pro", "openai/gpt-4.1"
-# Variants that promotion reads (`systems.py`): of the newest checkpoints, of one newest and one
+# Variants that promotion reads: of the newest checkpoints, of one newest and one
 # promoted, of those in use, and (best_1 ...) of the best ever promoted.
 CANDIDATE, NEW_PLANNER, NEW_CRITIC = "full_rl", "new_planner", "new_critic"
 PROMOTED, BEST = "promoted", "best_"
@@ -71,21 +77,21 @@ VARIANTS: dict[VariantName, Variant] = {
     "generator_only": Variant("generator_only", None, None),
     "oracle_gemini": Variant("oracle_gemini", GEMINI, GEMINI),
     "oracle_gpt": Variant("oracle_gpt", GPT, GPT),
-    "base": Variant("base", BASE, BASE),
-    "untrained": Variant("untrained", BASE, BASE, answers="constrained"),
+    "base": Variant("base", BASE_MODEL, BASE_MODEL),
+    "untrained": Variant("untrained", BASE_MODEL, BASE_MODEL, answers="constrained"),
     "planner_sft": Variant("planner_sft", PLANNER, None),
-    "full_sft": Variant("full_sft", PLANNER, CRITIC_SFT),
+    "full_sft": Variant("full_sft", PLANNER, SFT_CRITIC),
     "sft_on_rl_labels": Variant("sft_on_rl_labels", PLANNER, SFT_ON_RL_LABELS),
     "rl_no_step": Variant("rl_no_step", PLANNER, NO_STEP),
     "rl_no_accuracy": Variant("rl_no_accuracy", PLANNER, NO_ACCURACY),
-    "full_rl": Variant("full_rl", PLANNER, CRITIC_RL),
-    "full_sft_sampled": Variant("full_sft_sampled", PLANNER, CRITIC_SFT, answers="sampled"),
-    "full_rl_sampled": Variant("full_rl_sampled", PLANNER, CRITIC_RL, answers="sampled"),
+    "full_rl": Variant("full_rl", PLANNER, CRITIC),
+    "full_sft_sampled": Variant("full_sft_sampled", PLANNER, SFT_CRITIC, answers="sampled"),
+    "full_rl_sampled": Variant("full_rl_sampled", PLANNER, CRITIC, answers="sampled"),
     "one_agent": Variant("one_agent", ONE_AGENT, ONE_AGENT),
     "unfiltered": Variant("unfiltered", PLANNER, UNFILTERED),
-    "t_max_1": Variant("t_max_1", PLANNER, CRITIC_RL, 1),
-    "t_max_3": Variant("t_max_3", PLANNER, CRITIC_RL, 3),
-    "t_max_5": Variant("t_max_5", PLANNER, CRITIC_RL, 5),
+    "t_max_1": Variant("t_max_1", PLANNER, CRITIC, 1),
+    "t_max_3": Variant("t_max_3", PLANNER, CRITIC, 3),
+    "t_max_5": Variant("t_max_5", PLANNER, CRITIC, 5),
 }
 
 
@@ -99,10 +105,10 @@ class System:
     @property
     def versions(self) -> dict[str, str]:
         """Name of the checkpoint -> version."""
-        return {PLANNER: self.planner, CRITIC_RL: self.critic}
+        return {PLANNER: self.planner, CRITIC: self.critic}
 
     def variant(self, name: str) -> Variant:
-        return Variant(name, f"{PLANNER}@{self.planner}", f"{CRITIC_RL}@{self.critic}")
+        return Variant(name, f"{PLANNER}@{self.planner}", f"{CRITIC}@{self.critic}")
 
     def __str__(self) -> str:
         return f"planner {self.planner} with critic {self.critic}"
@@ -118,7 +124,7 @@ def newest_system(foundry: FoundryResource) -> System:
 
 def system_in_use(registry: CheckpointRegistry) -> System | None:
     """The promoted versions; None unless there are both."""
-    planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC_RL)
+    planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC)
     return System(planner.version, critic.version) if planner and critic else None
 
 
@@ -128,14 +134,21 @@ def candidate_systems(foundry: FoundryResource) -> dict[str, System]:
     Only those whose versions are trained: one agent may be newer than the other.
     """
     registry, newest = CheckpointRegistry(foundry.home), newest_system(foundry)
-    planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC_RL)
+    planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC)
     systems = {CANDIDATE: newest}
     if planner:
         systems[NEW_CRITIC] = System(planner.version, newest.critic)
     if critic:
         systems[NEW_PLANNER] = System(newest.planner, critic.version)
-    trained = ((name, system) for name, system in systems.items() if _is_trained(registry, system))
-    return _distinct(trained, [system_in_use(registry)])
+    distinct = {system: name for name, system in reversed(systems.items())}
+    in_use = system_in_use(registry)
+    return {
+        name: system
+        for name, system in systems.items()
+        if distinct[system] == name
+        and system != in_use
+        and all(registry.is_complete(*version) for version in system.versions.items())
+    }
 
 
 def reference_systems(foundry: FoundryResource) -> dict[str, System]:
@@ -147,9 +160,8 @@ def reference_systems(foundry: FoundryResource) -> dict[str, System]:
     in_use = system_in_use(registry)
     if in_use is None or not candidate_systems(foundry):
         return {}
-    best = _distinct(((str(system), system) for system in _best_systems(registry)), [in_use])
-    numbered = {f"{BEST}{n}": system for n, system in enumerate(best.values(), 1)}
-    return {PROMOTED: in_use, **numbered}
+    best = dict.fromkeys(system for system in _best_systems(registry) if system != in_use)
+    return {PROMOTED: in_use, **{f"{BEST}{n}": system for n, system in enumerate(best, 1)}}
 
 
 def is_system_variant(name: str) -> bool:
@@ -157,44 +169,20 @@ def is_system_variant(name: str) -> bool:
     return name in (PROMOTED, NEW_PLANNER, NEW_CRITIC) or name.startswith(BEST)
 
 
-def _is_trained(registry: CheckpointRegistry, system: System) -> bool:
-    return all(registry.is_complete(*version) for version in system.versions.items())
-
-
 def _best_systems(registry: CheckpointRegistry) -> Iterator[System]:
-    """Per metric the promoted system with the highest mean, of those that can still be used."""
-    evaluated = _evaluated_systems(registry)
-    metrics = {metric for means in evaluated.values() for metric in means}
-    for metric in sorted(metrics):
-        yield max(evaluated, key=lambda system: evaluated[system].get(metric, float("-inf")))
-
-
-def _evaluated_systems(registry: CheckpointRegistry) -> dict[System, Mapping[str, float]]:
-    """Systems that were promoted after an evaluation, and their means then.
+    """Per metric the promoted system with the highest mean when it was promoted.
 
     Those with a version that was rolled back or whose files are gone are left out.
     """
     usable = {
         (row.name, row.version)
-        for row in (*registry.rows(PLANNER), *registry.rows(CRITIC_RL))
+        for row in (*registry.rows(PLANNER), *registry.rows(CRITIC))
         if row.status != "rejected" and registry.is_complete(row.name, row.version)
     }
-    events = (*registry.history(PLANNER), *registry.history(CRITIC_RL))
-    return {
-        System(event.system[PLANNER], event.system[CRITIC_RL]): event.means
-        for event in events
+    evaluated = {
+        System(event.system[PLANNER], event.system[CRITIC]): event.means
+        for event in (*registry.history(PLANNER), *registry.history(CRITIC))
         if event.means and set(event.system.items()) <= usable
     }
-
-
-def _distinct(
-    systems: Iterable[tuple[str, System]], without: Iterable[System | None]
-) -> dict[str, System]:
-    """The first variant of every system that is not in `without`."""
-    seen = set(without)
-    distinct: dict[str, System] = {}
-    for name, system in systems:
-        if system not in seen:
-            distinct[name] = system
-            seen.add(system)
-    return distinct
+    for metric in sorted({metric for means in evaluated.values() for metric in means}):
+        yield max(evaluated, key=lambda system: evaluated[system].get(metric, -inf))

@@ -18,6 +18,7 @@ from inference.roles import Roles
 from inference.settings import Limits
 from schemas import Table
 from schemas.prompts import PROMPTS
+from schemas.training import CRITIC, PLANNER
 from schemas.yaml_config import ConfigModel
 from warehouse import Home
 
@@ -25,7 +26,6 @@ from ..core.foundry import FoundryResource
 from .pack import Pack
 
 _JOURNALS, _JOURNAL = "rounds", "rounds"
-PLANNER, CRITIC = "planner_sft_checkpoint", "critic_rl_checkpoint"
 State = Literal["open", "checked", "closed"]
 
 

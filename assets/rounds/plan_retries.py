@@ -28,12 +28,13 @@ from inference.sketch_world.grader import SketchGrader
 from inference.trajectory_recorder import plan_from_rows, plan_rows
 from schemas import FoundryError
 from schemas.prompts import PromptRow
+from schemas.training import PLANNER
 from schemas.trajectories import MODEL_CALLS, PLANS, ModelCallRow, PlanRow
 from training.registry import CheckpointRegistry
 
 from ..core.foundry import FoundryResource
 from ..evaluation.grading import has_exact_grader
-from ..prompts.rounds import PLANNER, RoundPlan, limits_of_shard
+from ..prompts.rounds import RoundPlan, limits_of_shard
 
 ASSET = "round_data"  # in whose journals and ledger the calls are
 _GRADER = SketchGrader()

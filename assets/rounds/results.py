@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from schemas.rounds import RoundDecision, RoundMeasure, RoundRow, RoundRowCount
-from schemas.training import EVALUATIONS
+from schemas.training import CRITIC, EVALUATIONS, PLANNER
 from training.registry import CheckpointRegistry
 
 from ..checkpoints.promotion import assess_candidates, values_by_system
@@ -15,10 +15,8 @@ from ..core.statistics import clustered_interval, paired_difference
 from ..evaluation.items import PARTS, benchmark_name, pack_name, promotion_benchmark
 from ..evaluation.variants import (
     CANDIDATE,
-    CRITIC_RL,
     NEW_CRITIC,
     NEW_PLANNER,
-    PLANNER,
     PROMOTED,
     System,
     newest_system,
@@ -49,7 +47,7 @@ def finished_round(foundry: FoundryResource, plan: RoundPlan) -> RoundRow:
     """The row of a round that was evaluated and decided about by promotion."""
     registry = CheckpointRegistry(foundry.home)
     before = System(plan.planner, plan.critic)
-    versions = {name: registry.promoted(name) for name in (PLANNER, CRITIC_RL)}
+    versions = {name: registry.promoted(name) for name in (PLANNER, CRITIC)}
     in_use = System(*(row.version if row else "" for row in versions.values()))
     if in_use == before:
         tried = newest_system(foundry)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Self
 
 from schemas import FoundryError
+from schemas.training import CRITIC, SFT_CRITIC
 from warehouse import Home
 
 from ..backends.checkpoint.agents import CheckpointAgent
@@ -24,7 +25,7 @@ from .requests import IN_USE, RequestedAgents
 Agents = Literal["auto", "promoted", "profile"]
 
 _POLL_SECONDS, _HEALTH_CHECK_SECONDS = 2.0, 2.0
-_CRITICS = {"sft": "critic_sft_checkpoint", "rl": "critic_rl_checkpoint"}
+_CRITICS = {"sft": SFT_CRITIC, "rl": CRITIC}
 _BASE = "base"  # the profile's own planner and critic
 TRAINED_CRITICS = (_BASE, *_CRITICS)
 """Names of critics that are no references."""

@@ -172,5 +172,5 @@ def test_variants_go_through_the_servers_of_a_profile(foundry, monkeypatch, name
     }
     Path(foundry.profile).write_text(yaml.safe_dump(profile))
     factory = AgentFactory(FoundryResource(profile=foundry.profile, root=foundry.root))
-    asked = factory.planner(VARIANTS[name]), factory.critic(VARIANTS[name])
-    assert tuple(map(type, asked)) == (RemotePlanner, RemoteCritic)
+    asked = factory.roles(VARIANTS[name])
+    assert (type(asked.planner), type(asked.critic)) == (RemotePlanner, RemoteCritic)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
 from schemas import FoundryError
 from schemas.errors import first_problem
-from schemas.training import CHECKPOINTS, CheckpointRow
+from schemas.training import CHECKPOINTS, CRITIC, PLANNER, SFT_CRITIC, CheckpointRow
 from warehouse import Home
 from warehouse.storage import first_line, safe_name
 
@@ -39,8 +39,8 @@ checkpoint has learned; sampled: at the temperature of its generation_config, el
 
 # The checkpoints of a role, the one trained last in the pipeline first.
 _NAMES_BY_ROLE: dict[AgentRole, tuple[str, ...]] = {
-    "planner": ("planner_sft_checkpoint",),
-    "critic": ("critic_rl_checkpoint", "critic_sft_checkpoint"),
+    "planner": (PLANNER,),
+    "critic": (CRITIC, SFT_CRITIC),
 }
 
 

@@ -5,8 +5,8 @@ import pytest
 from assets.checkpoints.promotion import METRICS, Rules, assess, choose, decide, values_by_system
 from assets.core.statistics import Observation
 from assets.evaluation.settings import EvaluationSettings
-from assets.evaluation.variants import CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER, System
-from schemas.training import EvaluationRow
+from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER, System
+from schemas.training import CRITIC, PLANNER, EvaluationRow
 from training.settings import PromotionMargins, TrainingSettings
 
 BENCHMARK = "sketchbook-heldout-dev"
@@ -207,7 +207,7 @@ def test_only_rows_of_the_systems_own_versions_count():
             metric="step_reward",
             value=1.0,
             planner=f"checkpoint/{PLANNER}@{planner}",
-            critic=f"checkpoint/{CRITIC_RL}@{critic}",
+            critic=f"checkpoint/{CRITIC}@{critic}",
             prompt_id="request",
             training_seed=seed,
         )

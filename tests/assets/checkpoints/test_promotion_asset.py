@@ -11,10 +11,8 @@ from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
 from assets.evaluation.assets import evaluation_variants
 from assets.evaluation.variants import (
-    CRITIC_RL,
     NEW_CRITIC,
     NEW_PLANNER,
-    PLANNER,
     System,
     candidate_systems,
     newest_system,
@@ -23,7 +21,7 @@ from assets.evaluation.variants import (
 )
 from dagster_project.definitions import ASSETS
 from inference.backends.checkpoint.manifest import RECORD
-from schemas.training import EVALUATIONS, EvaluationRow
+from schemas.training import CRITIC, EVALUATIONS, PLANNER, EvaluationRow
 from tests.assets.prompts.tiny_pack import tiny_pack
 from tests.helpers.checkpoint_rows import checkpoint_row
 from training.registry import CheckpointRegistry
@@ -67,7 +65,7 @@ class Registered:
                 metric=metric,
                 value=value,
                 planner=f"checkpoint/{PLANNER}@{system.planner}",
-                critic=f"checkpoint/{CRITIC_RL}@{system.critic}",
+                critic=f"checkpoint/{CRITIC}@{system.critic}",
             )
             for metric, value in values.items()
             for number in range(20)
@@ -147,7 +145,7 @@ def test_where_something_is_in_use_every_choice_is_evaluated(registered):
     assert reference_systems(home.foundry) == {"promoted": OLD}
     variants = {each.name: each for each in evaluation_variants(home.foundry)}
     assert variants[NEW_CRITIC].planner == f"{PLANNER}@{OLD.planner}"
-    assert variants[NEW_CRITIC].critic == f"{CRITIC_RL}@{newest.critic}"
+    assert variants[NEW_CRITIC].critic == f"{CRITIC}@{newest.critic}"
     assert {"full_rl", NEW_PLANNER, "promoted"} <= set(variants)
 
 
@@ -161,7 +159,7 @@ def test_a_system_that_was_not_evaluated_is_never_put_together(registered):
     assert home.in_use() == OLD
     assert "new_critic: not evaluated" in shown["decisions"]
     assert home.registry.find(PLANNER, newest.planner).status == "rejected"
-    assert home.registry.find(CRITIC_RL, newest.critic).status == "candidate"
+    assert home.registry.find(CRITIC, newest.critic).status == "candidate"
 
 
 def test_the_critic_alone_is_promoted_and_the_table_says_why(registered):
@@ -212,7 +210,7 @@ def test_a_planner_without_any_critic_waits(registered):
     home = registered()
     newest = newest_system(home.foundry)
     home.register(newest)
-    (home.registry.folder(CRITIC_RL, newest.critic) / RECORD).unlink()
+    (home.registry.folder(CRITIC, newest.critic) / RECORD).unlink()
     shown = home.promote()
     assert home.in_use() is None
     assert "no trained agent of the other role" in shown["decisions"]

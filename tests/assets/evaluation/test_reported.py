@@ -8,9 +8,8 @@ from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
 from assets.evaluation.assets import record_reported
 from assets.evaluation.assets import test_items_unseen as unseen_check
-from assets.evaluation.variants import CRITIC_RL, PLANNER
 from schemas.curation import CRITIC_RL as CRITIC_RL_ROWS
-from schemas.training import REPORTED_RECIPES, EvaluationRow
+from schemas.training import CRITIC, PLANNER, REPORTED_RECIPES, EvaluationRow
 
 PROFILE = """
 name: reported
@@ -36,7 +35,7 @@ def foundry(tmp_path):
 
 def report(foundry: FoundryResource, benchmark: str = "sketchbook-heldout-test") -> int:
     """Numbers of the newest planner and critic on a benchmark."""
-    planner, critic = (LINEAGE[name](foundry).version for name in (PLANNER, CRITIC_RL))
+    planner, critic = (LINEAGE[name](foundry).version for name in (PLANNER, CRITIC))
     row = EvaluationRow(
         benchmark=benchmark,
         variant="full_rl",
@@ -44,7 +43,7 @@ def report(foundry: FoundryResource, benchmark: str = "sketchbook-heldout-test")
         metric="final_success",
         value=1.0,
         planner=f"checkpoint/{PLANNER}@{planner}",
-        critic=f"checkpoint/{CRITIC_RL}@{critic}-afb2ea1d",  # at a server
+        critic=f"checkpoint/{CRITIC}@{critic}-afb2ea1d",  # at a server
     )
     return record_reported(foundry, [row])
 
@@ -58,7 +57,7 @@ def test_versions_with_test_numbers_are_stored_once(foundry):
     assert report(home, "sketchbook-heldout-dev") == 0
     assert report(home) == 2
     before = home.rows(REPORTED_RECIPES)
-    assert {row.name for row in before} == {PLANNER, CRITIC_RL}
+    assert {row.name for row in before} == {PLANNER, CRITIC}
     assert report(home) == 2 and home.rows(REPORTED_RECIPES) == before
 
 
@@ -69,15 +68,15 @@ def test_changed_settings_after_test_numbers_are_a_warning(foundry):
     found = check(foundry(4))
     assert not found.passed and found.severity == dg.AssetCheckSeverity.WARN
     changes = found.metadata["changes"].value
-    assert CRITIC_RL in changes and PLANNER not in changes
+    assert CRITIC in changes and PLANNER not in changes
 
 
 def test_more_rows_are_not_a_change_of_settings(foundry):
     home = foundry(3)
     report(home)
-    version = LINEAGE[CRITIC_RL](home).version
+    version = LINEAGE[CRITIC](home).version
     home.home.lake.write(CRITIC_RL_ROWS, [], "all")
-    assert LINEAGE[CRITIC_RL](home).version != version
+    assert LINEAGE[CRITIC](home).version != version
     assert check(home).passed
 
 
