@@ -120,9 +120,6 @@ class FormSampler(Sampler):
         tokens = [row.choose(own, self._stop) for row, own in zip(self._rows, scores, strict=True)]
         return torch.tensor(tokens, device=logits.device)
 
-    def keep(self, rows: "torch.Tensor") -> None:
-        self._rows = [self._rows[row] for row in rows.tolist()]
-
 
 @dataclass
 class _OpenForm:

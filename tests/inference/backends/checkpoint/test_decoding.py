@@ -79,17 +79,6 @@ def test_rows_end_with_a_stop_token(loaded, queries, expected):
     assert decode(loaded.model, inputs_of(loaded, queries), limits, stops) == ended
 
 
-def test_answers_to_one_prompt_share_its_prefill(loaded, queries, expected):
-    owners = [4, 0, 0, 2, 0]
-    answers = decode_all(loaded, queries, prompt_of_row=owners)
-    assert answers == [expected[owner] for owner in owners]
-
-
-def test_the_cache_grows(loaded, queries, expected, monkeypatch):
-    monkeypatch.setattr("inference.backends.checkpoint.decoding._GROWTH", 2)
-    assert decode_all(loaded, queries) == expected
-
-
 def test_cancelled_answers_end_where_they_are(loaded, queries, expected):
     checks = iter([False, False, True])
     answers = decode_all(loaded, queries, is_cancelled=lambda: next(checks))

@@ -1,7 +1,4 @@
-"""Samples answers of a vision-language model in batches, with the decoder of backend `checkpoint`.
-
-Requests with the same prompt and images share one forward pass over it.
-"""
+"""Samples answers of a vision-language model in batches, as backend `checkpoint` decodes them."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -40,11 +37,6 @@ class Request:
     temperature: float
     max_tokens: int
 
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Equal for requests with the same prompt and images."""
-        return self.prompt, *((image.size, image.tobytes()) for image in self.images)
-
 
 @dataclass
 class DecodedAnswer:
@@ -76,8 +68,6 @@ class Decoder:
         self, requests: Sequence[Request], seed: int, on_end: Callable[[int, DecodedAnswer], None]
     ) -> None:
         """Answer every request; calls `on_end(i, answer)` as soon as answer `i` has ended."""
-        prompts = list({request.key: request for request in requests}.values())
-        numbers = {prompt.key: number for number, prompt in enumerate(prompts)}
         temperatures = [request.temperature for request in requests]
         sampler = _TemperatureSampler(temperatures, self.vocabulary.banned, seed)
 
@@ -86,11 +76,10 @@ class Decoder:
 
         _decode(
             self.model,
-            self._inputs(prompts),
+            self._inputs(requests),
             [request.max_tokens for request in requests],
             list(self.vocabulary.ends),
             sampler,
-            prompt_of_row=[numbers[request.key] for request in requests],
             on_end=deliver,
         )
 
@@ -108,14 +97,11 @@ class Decoder:
 
 
 class _TemperatureSampler:
-    """Samples at each row's temperature (0: greedily); records log-probabilities by answer.
-
-    Ended answers get more of them until they leave the batch.
-    """
+    """Samples at each row's temperature (0: greedily); records log-probabilities by answer, also
+    of tokens after its end."""
 
     def __init__(self, temperatures: Sequence[float], banned: tuple[int, ...], seed: int) -> None:
         self.log_probs: list[list[float]] = [[] for _ in temperatures]
-        self._rows = list(range(len(temperatures)))
         self._temperatures = torch.tensor(temperatures)[:, None]
         self._banned = list(banned)
         self._generator = torch.Generator().manual_seed(seed)
@@ -127,10 +113,8 @@ class _TemperatureSampler:
         log_probs = (logits / temperatures.where(temperatures > 0, 1.0)).log_softmax(-1)
         sampled = torch.multinomial(log_probs.exp(), 1, generator=self._generator)
         tokens = sampled.where(temperatures > 0, log_probs.argmax(-1, keepdim=True))
-        for row, log_prob in zip(self._rows, log_probs.gather(-1, tokens).tolist(), strict=True):
-            self.log_probs[row].append(log_prob[0])
+        for known, (log_prob,) in zip(
+            self.log_probs, log_probs.gather(-1, tokens).tolist(), strict=True
+        ):
+            known.append(log_prob)
         return tokens[:, 0]
-
-    def keep(self, rows: Tensor) -> None:
-        self._rows = [self._rows[row] for row in rows.tolist()]
-        self._temperatures = self._temperatures[rows]
