@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from .base import Row, Table
+from .trajectories import ATTEMPT_KEY
 
 ReviewKind = Literal["verdict", "preference", "prompt"]
 
@@ -51,6 +52,5 @@ class ReviewRow(Row):
 
 REVIEWS = Table("reviews", ReviewRow, key=("review_id",), sharded=True)
 
-_ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
-REVIEWED_THING = ("reviewer", "kind", *_ATTEMPT_KEY, "other_iteration")
+REVIEWED_THING = ("reviewer", "kind", *ATTEMPT_KEY, "other_iteration")
 """Columns that say who reviewed what: of rows with the same values the newest counts."""

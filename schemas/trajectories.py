@@ -17,10 +17,10 @@ TrajectoryStatus = Literal["complete", "exhausted", "stopped", "quarantined"]
 OnExhausted = Literal["last", "best", "stop"]
 ScoreCalls = Literal["one", "two"]
 
-_ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
-_MEMBER_KEY = (*_ATTEMPT_KEY, "member")
+ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
+_MEMBER_KEY = (*ATTEMPT_KEY, "member")
 TO_TRAJECTORY = ForeignKey(("trajectory_id",), "trajectories", ("trajectory_id",))
-TO_ATTEMPT = ForeignKey(_ATTEMPT_KEY, "attempts", _ATTEMPT_KEY)
+TO_ATTEMPT = ForeignKey(ATTEMPT_KEY, "attempts", ATTEMPT_KEY)
 _SHARD = "Shard (Dagster partition) of the prompt"
 
 
@@ -180,12 +180,12 @@ TRAJECTORIES = Table(
     "trajectories", TrajectoryRow, key=("trajectory_id",), sharded=True, references=(TO_PROMPT,)
 )
 ATTEMPTS = Table(
-    "attempts", AttemptRow, key=_ATTEMPT_KEY, sharded=True, references=(TO_PROMPT, TO_TRAJECTORY)
+    "attempts", AttemptRow, key=ATTEMPT_KEY, sharded=True, references=(TO_PROMPT, TO_TRAJECTORY)
 )
 SCORES = Table(
     "scores",
     ScoreRow,
-    key=_ATTEMPT_KEY,
+    key=ATTEMPT_KEY,
     version=2,
     sharded=True,
     references=(TO_ATTEMPT,),

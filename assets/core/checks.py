@@ -168,21 +168,17 @@ def mismatched_placeholders(data: pa.Table, images: str = "images") -> Violation
     return find_rows(query, data=data)
 
 
-def unbalanced_verdicts(
-    data: pa.Table, verdict: str, tolerance: float, one_sided: bool = False
-) -> Violations:
+def unbalanced_verdicts(data: pa.Table, verdict: str, tolerance: float) -> Violations:
     """Iterations whose share of accepting verdicts differs from 1/2 by more than `tolerance`.
 
-    A difference of one row is always allowed: an odd number cannot be halved. `verdict` is SQL;
-    with `one_sided`, iterations may have only one kind of verdict.
+    A difference of one row is always allowed: an odd number cannot be halved. `verdict` is SQL.
     """
-    exempt = "share in (0, 1)" if one_sided else "false"
     query = f"""
         select iteration, share, samples from (
             select iteration, avg(({verdict})::int) as share, count(*) as samples,
                    abs(2 * sum(({verdict})::int) - count(*)) as difference
             from data group by iteration)
-        where difference > greatest({tolerance} * 2 * samples, 1) and not {exempt}
+        where difference > greatest({tolerance} * 2 * samples, 1)
     """
     return find_rows(query, data=data)
 

@@ -19,6 +19,7 @@ from .settings import BalanceSettings
 VerdictClass = tuple[int, bool]  # iteration and verdict
 RowHashes = dict[VerdictClass, np.ndarray]
 _HASH = "md5(concat_ws('/', {seed}, trajectory_id, step_number, iteration))"
+_MAX_COPIES = 3  # of a row, the original included
 _HASH_TYPE = "S16"  # bytes of a hash, without zeros at its end
 
 
@@ -116,9 +117,9 @@ def _quota(hashes: list[np.ndarray], rows: int, others: int, settings: BalanceSe
 
 def _wanted(rows: int, others: int, settings: BalanceSettings) -> int:
     """Rows after balancing, of a class of so many, where the other verdict has `others`."""
-    if settings.mode == "none" or (settings.one_sided == "keep" and not others):
+    if settings.mode == "none":
         return rows
-    copies = settings.max_copies if settings.mode == "up" else 1
+    copies = _MAX_COPIES if settings.mode == "up" else 1
     return min(max(rows, others), min(rows, others) * copies, rows * copies)
 
 

@@ -32,6 +32,7 @@ _TRAIN_ONLY = (
     "held-out prompt is in either"
 )
 _PROMPT = ("prompt_id",)
+_TOLERANCE = 0.02  # of the share of True, from one half
 _PART_ROWS = 20_000  # checked at a time
 _IMAGE_COLUMNS = ("images", "origin_image", "edited_image")
 # SQL for the verdict that a critic set is balanced by.
@@ -94,9 +95,9 @@ def _unbalanced(
     settings = getattr(foundry.settings.curation.critic, f"balance_{side}")
     if settings.mode == "none":
         return []
-    verdict, one_sided = _VERDICTS[side], settings.one_sided == "keep"
+    verdict = _VERDICTS[side]
     rows = foundry.home.lake.read(table, columns=["iteration", verdict.split(".")[0]])
-    return checks.unbalanced_verdicts(rows, verdict, settings.tolerance, one_sided)
+    return checks.unbalanced_verdicts(rows, verdict, _TOLERANCE)
 
 
 def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefinition:

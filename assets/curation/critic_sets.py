@@ -24,7 +24,7 @@ from inference.agent_prompts.templates import critic_prompt, version_of
 from inference.roles import Verdict
 from schemas import Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT
-from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import EncodedImage, Home, Lake
 
 from ..core.duckdb_session import add_text_function, count_reasons
@@ -38,15 +38,7 @@ from .balance import (
     verdict_counts,
 )
 from .settings import BalanceSettings, CurationSettings
-from .shards import (
-    ATTEMPT_KEY,
-    Columns,
-    ShardedLake,
-    pack_rows,
-    query_batches,
-    shard_session,
-    unpacked_rows,
-)
+from .shards import Columns, ShardedLake, pack_rows, query_batches, shard_session, unpacked_rows
 
 # Rows, computed while they are read; dropped attempts by reason; verdicts (see `verdict_counts`).
 CriticSet = tuple[pa.RecordBatchReader, dict[str, int], list[dict[str, int]]]
@@ -177,9 +169,15 @@ def _rows(
     steps: pa.Table,
 ) -> bytes:
     connection = shard_session(lake, settings, shards, _WITH_TEXTS, opinions=True)
-    agent_prompt = settings.critic.agent_prompt
     _create_candidates(connection, steps, rules, settings)
     select_copies(connection, "candidates", "selection", decided, rules.balance(settings))
+    version = add_critic_texts(connection, settings.critic.agent_prompt)
+    sql = _rows_sql(f"{rules.columns}, {_DECIDED_BY}, {version}", canvas)
+    return pack_rows(rules.table, query_batches(connection, sql), without)
+
+
+def add_critic_texts(connection: duckdb.DuckDBPyConnection, agent_prompt: str) -> str:
+    """Add the SQL functions `question` and `answer`; returns SQL of the agent prompt's version."""
 
     def question(goal: str, rewritten: str) -> str:
         return critic_prompt(goal, rewritten, agent_prompt).text
@@ -189,9 +187,7 @@ def _rows(
 
     add_text_function(connection, question)
     add_text_function(connection, answer)
-    version = f"'{version_of(agent_prompt)}' AS agent_prompt_version"
-    sql = _rows_sql(f"{rules.columns}, {_DECIDED_BY}, {version}", canvas)
-    return pack_rows(rules.table, query_batches(connection, sql), without)
+    return f"'{version_of(agent_prompt)}' AS agent_prompt_version"
 
 
 def _create_candidates(

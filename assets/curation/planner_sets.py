@@ -90,13 +90,12 @@ def build_planner_sft(
     and quarantined documents as (id, reason)."""
     planner, curated = settings.planner, ShardedLake.of(home, settings)
     groups = [(shards,) for shards in group_shards(curated.row_counts(PLANS), _GROUP_ROWS)]
-    continued = groups if planner.continuations else []
     imported, quarantined = import_comm(
         home, planner.comm, planner.interleaved_prompt, planner.seed
     )
     documents = sorted(imported, key=lambda row: row.cut > 0)
     parts = chain(
-        curated.map(_plans, groups), curated.map(_continuations, continued), [_packed(documents)]
+        curated.map(_plans, groups), curated.map(_continuations, groups), [_packed(documents)]
     )
     counts = Counter(dict.fromkeys(_SOURCES, 0))
     rows = count_values(unpacked_rows(PLANNER_SFT, parts), "source", counts)

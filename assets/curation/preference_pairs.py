@@ -18,19 +18,15 @@ from collections.abc import Iterable, Iterator
 import duckdb
 import pyarrow as pa
 
-from inference.agent_prompts.formatting import critic_answer
-from inference.agent_prompts.templates import critic_prompt, version_of
-from inference.roles import Verdict
 from schemas.curation import CRITIC_DPO
 from schemas.prompts import PROMPTS
-from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import Home, Lake
 
-from ..core.duckdb_session import add_text_function, count_reasons
-from .critic_sets import first_generated_image, store_canvas
+from ..core.duckdb_session import count_reasons
+from .critic_sets import add_critic_texts, first_generated_image, store_canvas
 from .settings import CurationSettings
 from .shards import (
-    ATTEMPT_KEY,
     Columns,
     ShardedLake,
     count_values,
@@ -163,24 +159,16 @@ def _rows(
     """Rows, and left out pairs by reason."""
     connection = shard_session(lake, settings, shards, _COLUMNS, opinions=True)
     _create_pairs(connection, settings)
-    agent_prompt = settings.critic.agent_prompt
-
-    def question(goal: str, rewritten: str) -> str:
-        return critic_prompt(goal, rewritten, agent_prompt).text
-
-    def answer(accepted: bool, prompt: str) -> str:
-        return critic_answer(Verdict(accepted, prompt, ""))
-
-    add_text_function(connection, question)
-    add_text_function(connection, answer)
+    version = add_critic_texts(connection, settings.critic.agent_prompt)
     sql = f"""
         SELECT concat_ws('/', {_KEY}, source) AS row_id, prompt_id, {_KEY}, source,
                [{{'role': 'user', 'content': question(goal, rewritten)}}] AS messages,
-               {{'role': 'assistant', 'content': answer(chosen_accepts, chosen_prompt)}} AS chosen,
                {{'role': 'assistant',
-                 'content': answer(rejected_accepts, rejected_prompt)}} AS rejected,
+                 'content': answer(chosen_accepts, chosen_prompt, '')}} AS chosen,
+               {{'role': 'assistant',
+                 'content': answer(rejected_accepts, rejected_prompt, '')}} AS rejected,
                [coalesce(source_image, '{canvas}'), image] AS images,
-               '{version_of(agent_prompt)}' AS agent_prompt_version
+               {version}
         FROM pairs WHERE reason IS NULL ORDER BY shard, {_KEY}, source
     """
     rows = pack_rows(CRITIC_DPO, query_batches(connection, sql))

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from inference.calls.hashing import stable_hash
+from schemas.trajectories import ATTEMPT_KEY
 
 from .settings import BalanceSettings
 
 _IMAGES = ("images", "origin_image", "edited_image")
-_COPY_KEY = ("trajectory_id", "step_number", "iteration")
 _CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -113,9 +113,7 @@ def _room(verdicts: _Verdicts, balance: BalanceSettings | None) -> int:
     sizes = [len(rows) for rows in verdicts.values()]
     if balance is None or balance.mode == "none":
         return sum(sizes)
-    if len(sizes) == 1:
-        return sizes[0] if balance.one_sided == "keep" else 0
-    return 2 * min(sizes)
+    return 2 * min(sizes) if len(sizes) == 2 else 0
 
 
 def _by_verdict(
@@ -123,7 +121,7 @@ def _by_verdict(
 ) -> dict[bool | None, int]:
     """Halves where verdicts are balanced; of an odd number, one more of `odd_to`, by turns."""
     sizes = {verdict: len(rows) for verdict, rows in verdicts.items()}
-    if balance is None or balance.mode == "none" or len(sizes) == 1:
+    if balance is None or balance.mode == "none":
         return apportion(count, sizes)
     more = next(odd_to) if count % 2 else None
     return {verdict: count // 2 + (verdict == more) for verdict in sizes}
@@ -151,7 +149,7 @@ def _candidates(
     for batch in batches:
         for row in batch.to_pylist():
             copied = "copy_number" in row
-            origin = [row[name] for name in _COPY_KEY] if copied else row["row_id"]
+            origin = [row[name] for name in ATTEMPT_KEY] if copied else row["row_id"]
             if first.setdefault(row_content(row), origin) != origin:
                 continue
             judged = row.get("evaluation")

@@ -4,25 +4,55 @@ The paper (section 3.2) names the rules but gives no numbers; the defaults are t
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from schemas.yaml_config import ConfigModel, added_field
 
 from ..reviews.settings import ReviewSettings
 
-Rule = Literal["negative_trend", "degradation", "persistent_low_quality"]
 OURS = "ours"
 Score = Annotated[float, Field(ge=0, le=10)]
+
+
+class FilterRule(NamedTuple):
+    """A rule that drops steps.
+
+    Args:
+        condition: SQL over table `chains` of `steps.py`; names in braces are those of the settings.
+    """
+
+    condition: str
+    description: str
+
+
+FILTER_RULES = {
+    "negative_trend": FilterRule(
+        "slope < {min_slope} AND worst_overall < {stable_high}",
+        "scores fall from attempt to attempt",
+    ),
+    "degradation": FilterRule(
+        "best_retry < first_overall - {max_degradation}",
+        "no retry is as good as the first attempt (EditThinker keeps max(S_t>1) >= S_1)",
+    ),
+    "persistent_low_quality": FilterRule("best_overall < {low_quality}", "no attempt is good"),
+}
+
+
+def _known_rule(name: str) -> str:
+    if name not in FILTER_RULES:
+        raise ValueError(f"no rule {name!r}; there are {', '.join(FILTER_RULES)}")
+    return name
 
 
 class FilterSettings(ConfigModel):
     """Which steps are dropped. A step is its chain of attempts, scored 0-10 each."""
 
-    rules: tuple[Rule, ...] = Field(
-        ("negative_trend", "degradation", "persistent_low_quality"),
-        description="Rules that apply; a step's drop_reason is the first rule that it breaks",
+    rules: tuple[Annotated[str, AfterValidator(_known_rule)], ...] = Field(
+        tuple(FILTER_RULES),
+        description="Rules that apply; a step's drop_reason is the first rule that it breaks: "
+        + "; ".join(f"{name}: {rule.description}" for name, rule in FILTER_RULES.items()),
     )
     min_slope: float = Field(
         -0.25,
@@ -35,8 +65,7 @@ class FilterSettings(ConfigModel):
     max_degradation: float = Field(
         0.0,
         ge=0,
-        description="degradation: how far the best retry may stay below the first attempt; 0 is "
-        "EditThinker's rule, keep if max(S_t>1) >= S_1",
+        description="degradation: how far the best retry may stay below the first attempt",
     )
     low_quality: Score = Field(
         5.0, description="persistent_low_quality: a chain whose best score is below this is dropped"
@@ -57,15 +86,6 @@ class SplitSettings(ConfigModel):
     )
     ratio: float = Field(
         2.0, gt=0, description="Without theta: SFT steps wanted per RL step (paper: 2:1)"
-    )
-    prompt_variance: Literal["mean", "max"] = Field(
-        "mean",
-        description="Unit prompt: how the variances of a prompt's retained steps are aggregated",
-    )
-    off_side: Literal["move", "leave_out"] = Field(
-        "move",
-        description="Unit prompt: steps on the other side of theta than their prompt: move them "
-        "with it, or leave them out of both sets",
     )
 
     @property
@@ -101,24 +121,13 @@ class VerdictSettings(ConfigModel):
 
 
 class BalanceSettings(ConfigModel):
-    """Resampling of verdicts so that every iteration has as many True as False."""
+    """Resampling of verdicts so that every iteration has as many True as False; one that has only
+    one kind is left out."""
 
     mode: Literal["up", "down", "none"] = Field(
         "up",
-        description="up: repeat the rarer verdict, then sample the other down to it; down: only "
-        "the latter; none: no resampling",
-    )
-    max_copies: int = Field(
-        3, ge=1, description="up: occurrences of a row at most, the original included"
-    )
-    one_sided: Literal["drop", "keep"] = Field(
-        "drop", description="Rows of an iteration with only one kind of verdict"
-    )
-    tolerance: float = Field(
-        0.02,
-        ge=0,
-        le=0.5,
-        description="Allowed distance of the share of True from one half, in every iteration",
+        description="up: repeat the rarer verdict, a row 3 times at most, then sample the other "
+        "down to it; down: only the latter; none: no resampling",
     )
     seed: int = Field(0, description="Which rows are repeated and left out")
 
@@ -171,7 +180,6 @@ class PlannerSettings(ConfigModel):
     interleaved_prompt: str = Field(
         "planner-interleaved", description="Agent prompt for requests with images"
     )
-    continuations: bool = Field(True, description="Add plans to be continued from a random step")
     comm: CommSettings = Field(CommSettings(), description="Import of CoMM documents")
     seed: int = Field(
         0, description="Where plans are cut, and which CoMM documents are continued from where"
@@ -241,11 +249,6 @@ class ExportSettings(ConfigModel):
         ("llamafactory", "verl", "reference", "huggingface"),
         description="Formats to write; with `reviews.use` or `preferences.scores`, preferences "
         "as well",
-    )
-    verl_images: Literal["embedded", "paths"] = Field(
-        "embedded",
-        description="embedded: the Parquet file contains the images; paths: relative to the "
-        "export's folder, in which verl must be started",
     )
     mix: MixSettings | None = added_field(
         None, description="Imported rows in the exports for trainers; null: none"

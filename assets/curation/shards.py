@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from schemas import Table
 from schemas.curation import STEPS
 from schemas.reviews import REVIEWS
-from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import Home, Lake
 from warehouse.partition_index import PartitionIndex
 
@@ -31,7 +31,6 @@ from ..reviews.opinions import ReviewShare, add_opinions, review_shares, without
 from .settings import CurationSettings
 
 GROUP_ROWS = 25_000  # attempts that are in memory at a time
-ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
 _REVIEWED = (*ATTEMPT_KEY, "shard", "image")  # of attempts, for opinions
 _MEMORY_LIMIT = "250MB"  # of DuckDB in a worker; beyond it spills
 _BATCH_ROWS = 2_000

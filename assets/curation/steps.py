@@ -5,8 +5,8 @@ rules drop a chain; the others are cut after their first best attempt. Only the 
 are used, so a step's variance is the population variance of their scores.
 
 What is compared with theta is a unit (`curation.split.unit`). The steps of a prompt share images
-and wording, so by default they all go to SFT or all to RL, by the mean (or maximum) variance of the
-prompt's remaining steps. With unit `step`, as in the paper, each step goes by its own variance, and
+and wording, so by default they all go to SFT or all to RL, by the mean variance of the prompt's
+remaining steps. With unit `step`, as in the paper, each step goes by its own variance, and
 a prompt may have steps in both. Held-out prompts are in neither. A theta chosen by ratio changes as
 the bank grows, and units near it change sides.
 
@@ -27,7 +27,7 @@ from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, SCORES
 from warehouse import Home, Lake
 
-from .settings import CurationSettings, FilterSettings, SplitSettings
+from .settings import FILTER_RULES, CurationSettings, FilterSettings, SplitSettings
 from .shards import Columns, ShardedLake, pack_rows, query_batches, shard_session, unpacked_rows
 
 _COLUMNS: Columns = {
@@ -129,7 +129,7 @@ def theta_of(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> 
     ((theta,),) = connection.execute(
         f"""
         SELECT round(max(variance), 9) FROM (
-            SELECT {settings.prompt_variance}(variance {_ORDER}) AS variance
+            SELECT mean(variance {_ORDER}) AS variance
             FROM steps SEMI JOIN (SELECT {unit} FROM steps WHERE split = 'sft') USING ({unit})
             WHERE kept GROUP BY {unit}
         )
@@ -171,13 +171,9 @@ def _filtered(
 
 def _filter_sql(settings: FilterSettings) -> str:
     """Table `filtered`: chains with the first rule that each breaks; all attempts need scores."""
-    falling = f"slope < {settings.min_slope} AND worst_overall < {settings.stable_high}"
-    conditions = {
-        "negative_trend": falling,
-        "degradation": f"best_retry < first_overall - {settings.max_degradation}",
-        "persistent_low_quality": f"best_overall < {settings.low_quality}",
-    }
-    cases = "".join(f" WHEN {conditions[rule]} THEN '{rule}'" for rule in settings.rules)
+    numbers = settings.model_dump(exclude={"rules"})
+    conditions = {name: FILTER_RULES[name].condition.format(**numbers) for name in settings.rules}
+    cases = "".join(f" WHEN {condition} THEN '{name}'" for name, condition in conditions.items())
     reason = f"CASE WHEN scored < iterations THEN 'unscored'{cases} END"
     columns = f"{reason} AS drop_reason, drop_reason IS NULL AS kept"
     return f"CREATE TEMP TABLE filtered AS SELECT *, {columns} FROM chains"
@@ -188,7 +184,7 @@ def _unit_variance_sql(settings: SplitSettings) -> str:
     unit = ", ".join(settings.unit_columns)
     return f"""
         CREATE TEMP TABLE train_units AS
-        SELECT {unit}, round({settings.prompt_variance}(variance {_ORDER}), 9) AS unit_variance,
+        SELECT {unit}, round(mean(variance {_ORDER}), 9) AS unit_variance,
                count(*) AS steps
         FROM filtered JOIN prompts USING (prompt_id)
         WHERE kept AND prompts.split = 'train'
@@ -210,10 +206,9 @@ def _theta(units: pa.Table, settings: SplitSettings) -> float | None:
 
 def _split_sql(settings: SplitSettings) -> str:
     unit = ", ".join(settings.unit_columns)
-    condition = "true" if settings.off_side == "move" else "(variance <= $theta) = (side = 'sft')"
     return f"""
         CREATE TEMP TABLE split_steps AS
-        SELECT filtered.*, CASE WHEN kept AND {condition} THEN side END AS split
+        SELECT filtered.*, CASE WHEN kept THEN side END AS split
         FROM filtered LEFT JOIN (
             SELECT {unit}, if(unit_variance <= $theta, 'sft', 'rl') AS side FROM train_units
         ) USING ({unit})
@@ -221,29 +216,25 @@ def _split_sql(settings: SplitSettings) -> str:
 
 
 def _report(measures: _Measures, settings: SplitSettings, theta: float | None) -> StepsReport:
-    variance = measures.steps["variance"].to_numpy()
-    splits = _count_splits(variance, measures.steps["unit_variance"].to_numpy(), settings, theta)
+    splits = _count_splits(measures.steps["unit_variance"].to_numpy(), theta)
     splits["none"] = measures.retained - splits.total()
     return StepsReport(
         dropped=dict(sorted(measures.dropped.items())),
         splits={side: count for side, count in splits.items() if count},
         theta=theta,
-        variance=variance,
+        variance=measures.steps["variance"].to_numpy(),
         unit=settings.unit,
         unit_variance=measures.units["unit_variance"].to_numpy(),
         scores=_score_statistics(measures.scores),
     )
 
 
-def _count_splits(
-    variance: np.ndarray, unit_variance: np.ndarray, settings: SplitSettings, theta: float | None
-) -> Counter[str]:
+def _count_splits(unit_variance: np.ndarray, theta: float | None) -> Counter[str]:
     """Steps by side, as `_split_sql` decides."""
     if theta is None:
         return Counter()
-    sft = unit_variance <= theta
-    stays = settings.off_side == "move" or (variance <= theta) == sft
-    return Counter(sft=int(np.sum(sft & stays)), rl=int(np.sum(~sft & stays)))
+    sft = int(np.sum(unit_variance <= theta))
+    return Counter(sft=sft, rl=len(unit_variance) - sft)
 
 
 def _add_scores(scores: pa.Table, more: pa.Table) -> pa.Table:

@@ -10,7 +10,7 @@ import duckdb
 from inference.review_log import restore_reviews
 from schemas.reviews import REVIEWS
 from schemas.training import EvaluationRow
-from schemas.trajectories import ATTEMPTS, SCORES
+from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, SCORES
 from warehouse import Home
 
 from ..core.checks import blocking_checks
@@ -83,10 +83,9 @@ def shares_table(shares: Iterable[ReviewShare], required: float) -> list[dict[st
 # Who -> attempt (`trajectory/step/iteration`) -> accepted or rejected; None: no opinion.
 Labels = Mapping[str, Mapping[str, str | None]]
 CRITIC, SCORER, PEOPLE = "critic", "scorer", "people"
-_KEY = ["trajectory_id", "step_number", "iteration"]
 _READ = {
-    ATTEMPTS: [*_KEY, "shard", "accepted", "image"],
-    SCORES: [*_KEY, "overall", "quality"],
+    ATTEMPTS: [*ATTEMPT_KEY, "shard", "accepted", "image"],
+    SCORES: [*ATTEMPT_KEY, "overall", "quality"],
     REVIEWS: list(REVIEWS.columns),
 }
 _METRICS = {"verdict_accuracy_true": True, "verdict_accuracy_false": False}

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import duckdb
 
 from inference.review_log import CURRENT_REVIEWS, USER_REQUESTS
+from schemas.trajectories import ATTEMPT_KEY
 
-_ATTEMPT = "trajectory_id, step_number, iteration"
+_ATTEMPT = ", ".join(ATTEMPT_KEY)
 _VIEWS = f"""
     CREATE TEMP VIEW valid_reviews AS
     SELECT r.* FROM ({CURRENT_REVIEWS}) r

@@ -26,7 +26,7 @@ from inference.calls.hashing import stable_hash, unit_interval
 from schemas import Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.prompts import PROMPTS
-from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES, PlanRow
+from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, SCORES, TRAJECTORIES, PlanRow
 from warehouse import Home
 
 from ..core.duckdb_session import duckdb_session
@@ -54,7 +54,6 @@ _GOOD_PLANS = """
         USING (trajectory_id, step_number, iteration) WHERE chosen AND overall < ?
     )
 """
-_KEY = ("trajectory_id", "step_number", "iteration")
 Records = list[dict[str, Any]]
 
 
@@ -141,10 +140,10 @@ class RoundSets:
         )
         home.lake.write(STEPS, every)
         verdicts = curation.critic.verdicts.model_copy(update={"rl": "scores"})
-        balance = BalanceSettings(mode="none", one_sided="keep")
+        balance = BalanceSettings(mode="none")
         critic = curation.critic.model_copy(update={"verdicts": verdicts, "balance_rl": balance})
         rows = _records(build_critic_rl(home, curation.model_copy(update={"critic": critic}))[0])
-        judged = home.lake.read(ATTEMPTS, columns=[*_KEY, "accepted"]).to_pylist()
+        judged = home.lake.read(ATTEMPTS, columns=[*ATTEMPT_KEY, "accepted"]).to_pylist()
         said = {_attempt(row): row["accepted"] for row in judged}
         wrong = (row for row in rows if _truth(row) != said[_attempt(row)])
         return [_as_failure(row) for row in wrong]
@@ -213,7 +212,7 @@ def row_counts(home: Home) -> dict[str, Counter[str]]:
 
 
 def _attempt(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _KEY)
+    return tuple(row[name] for name in ATTEMPT_KEY)
 
 
 def _original(row: dict[str, Any]) -> object:

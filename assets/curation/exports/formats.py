@@ -120,28 +120,23 @@ def _sharegpt_samples(folder: ExportFolder, table: Table, where: Any) -> Iterato
 
 
 def _write_verl(folder: ExportFolder, settings: ExportSettings) -> dict[str, int]:
-    """Parquet in verl's columns.
-
-    With embedded images verl decodes the bytes in a file; with paths the files are small, and verl
-    must be started in the export's folder, because it opens paths as they are.
-    """
-    embedded = settings.verl_images == "embedded"
-    write = partial(ParquetRows, schema=_verl_schema(embedded), compression="zstd")
+    """Parquet in verl's columns, with the images embedded."""
+    write = partial(ParquetRows, schema=_verl_schema(), compression="zstd")
     path = folder.path / "critic_rl.parquet"
     file = PartedFile(path, folder.path, settings.rows_per_file, write)
-    for row in _verl_rows(folder, embedded):
-        file.add(row)
+    for index, row in enumerate(folder.training_rows(CRITIC_RL)):
+        file.add(_verl_row(folder, index, row))
     return {f"{path.stem}-*.parquet" if file.close() else path.name: file.count}
 
 
-def _verl_schema(embedded: bool) -> pa.Schema:
+def _verl_schema() -> pa.Schema:
     text, number = pa.string(), pa.float64()
     truth = pa.struct({"success": pa.bool_(), "semantics": number, "quality": number})
     extra = {"index": pa.int64(), "split": text, **dict.fromkeys(_VERL_EXTRA, text)}
     fields = {
         "data_source": text,
         "prompt": pa.list_(pa.struct({"role": text, "content": text})),
-        "images": pa.list_(pa.struct({"bytes": pa.binary()} if embedded else {"image": text})),
+        "images": pa.list_(pa.struct({"bytes": pa.binary()})),
         "ability": text,
         "reward_model": pa.struct({"style": text, "ground_truth": truth}),
         "extra_info": pa.struct(extra),
@@ -149,22 +144,19 @@ def _verl_schema(embedded: bool) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _verl_rows(folder: ExportFolder, embedded: bool) -> Iterator[dict[str, Any]]:
-    def image(sha256: str) -> dict[str, Any]:
-        if embedded:
-            return {"bytes": folder.home.images.get(sha256).data}
-        return {"image": folder.add_image(sha256)}
-
-    for index, row in enumerate(folder.training_rows(CRITIC_RL)):
-        extra = {name: row[name] for name in _VERL_EXTRA}
-        yield {
-            "data_source": "interleave_critic",
-            "prompt": row["messages"],
-            "images": [image(sha256) for sha256 in images_of(row)],
-            "ability": "critic",
-            "reward_model": {"style": "rule", "ground_truth": row["evaluation"]},
-            "extra_info": {"index": index, "split": "train", **extra},
-        }
+def _verl_row(folder: ExportFolder, index: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "data_source": "interleave_critic",
+        "prompt": row["messages"],
+        "images": [{"bytes": folder.home.images.get(sha256).data} for sha256 in images_of(row)],
+        "ability": "critic",
+        "reward_model": {"style": "rule", "ground_truth": row["evaluation"]},
+        "extra_info": {
+            "index": index,
+            "split": "train",
+            **{name: row[name] for name in _VERL_EXTRA},
+        },
+    }
 
 
 def _write_reference(folder: ExportFolder, _settings: ExportSettings) -> dict[str, int]:
@@ -222,13 +214,11 @@ FORMATS = {
     ),
     "verl": Format(
         "Critic RL prompts for verl",
-        "Set `data.train_files` to `critic_rl.parquet`. Where `images` holds paths, start verl in "
-        "this folder.",
+        "Set `data.train_files` to `critic_rl.parquet`.",
         (CRITIC_RL,),
         _write_verl,
         use_of_parts="Set `data.train_files` to the list of the files "
-        '(`"[$(ls $PWD/critic_rl-*.parquet | paste -sd,)]"`). Where `images` holds paths, start '
-        "verl in this folder.",
+        '(`"[$(ls $PWD/critic_rl-*.parquet | paste -sd,)]"`).',
     ),
     "reference": Format(
         "Critic RL prompts and sequences in the reference's format",

@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from schemas import Table
 from schemas.prompts import PROMPTS
 from schemas.reviews import REVIEWS, ReviewKind, ReviewRow
-from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
+from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, TRAJECTORIES
 from warehouse import Home
 
 from ...http.body_reader import BodyReader
@@ -26,8 +26,7 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
 _READERS = 4  # reads of the lake at the same time
 _SHARDS_PER_PAGE = 100
 _ITEMS_PER_PAGE = 20
-_ATTEMPT = ("trajectory_id", "step_number", "iteration")
-_OF_ATTEMPT = (*_ATTEMPT, "shard", "prompt_id", "image", "critic")  # columns of a review as well
+_OF_ATTEMPT = (*ATTEMPT_KEY, "shard", "prompt_id", "image", "critic")  # columns of a review as well
 
 T = TypeVar("T")
 _Attempt = dict[str, Any]
@@ -187,7 +186,7 @@ def _verdicts(home: Home, shard: str) -> set[tuple[AttemptKey, str]]:
     """Attempts that have a verdict, each with the reviewer; of the images that they have now."""
     if not home.lake.exists(REVIEWS, shard):
         return set()
-    columns = [*_ATTEMPT, "image"]
+    columns = [*ATTEMPT_KEY, "image"]
     images = {
         _key(row): row["image"] for row in home.lake.read(ATTEMPTS, [shard], columns).to_pylist()
     }

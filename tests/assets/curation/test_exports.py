@@ -136,12 +136,6 @@ def test_verl_rows_embed_their_images(home, tmp_path, monkeypatch):
         assert hashes == [row["extra_info"]["origin_image"], row["extra_info"]["edited_image"]]
 
 
-def test_verl_rows_can_have_image_paths_instead(home, tmp_path):
-    folder = move(export(home, "verl", verl_images="paths"), tmp_path)
-    for row in pq.read_table(folder / "critic_rl.parquet").to_pylist():
-        assert all((folder / image["image"]).is_file() for image in row["images"])
-
-
 def test_large_sets_are_files_of_bounded_size(home):
     names = ("llamafactory", "verl", "reference")
     whole = {name: export(home, name).rename(home.exports / f"{name}-whole") for name in names}
