@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assets.benchmarks.arena import ASSET, judge_duels
 from assets.benchmarks.catalogue import official_files, open_benchmark
 from assets.benchmarks.judging import EXACT_JUDGE, judge_answers
-from assets.benchmarks.opening.arena import ASSET, judge_duels
-from assets.benchmarks.opening.scores import agreement_labels, read_duels
+from assets.benchmarks.opening import duel_labels, read_duels
 from assets.benchmarks.report import Run, run_names
 from assets.benchmarks.results import evaluate_run
 from assets.benchmarks.settings import (
@@ -70,7 +70,7 @@ def read_verdicts(home: Home, name: str) -> Verdicts:
     """
     path = Path(name).expanduser()
     if path.is_file():
-        return Verdicts(path.name, agreement_labels(read_duels(path)), file=path)
+        return Verdicts(path.name, duel_labels(read_duels(path)), file=path)
     if name not in run_names(home):
         known = ", ".join(run_names(home)) or "none"
         raise FoundryError(f"{name} is neither a file nor a run of {home.root}; runs: {known}")
@@ -143,7 +143,7 @@ class SecondJudge:
         judging = judge_duels(
             self.home, files, self.answers, duels, self._model(self.judge), limits, tries, progress
         )
-        return agreement_labels(asyncio.run(judging))
+        return duel_labels(asyncio.run(judging))
 
     @property
     def _settings(self) -> BenchmarksSettings:

@@ -1,8 +1,7 @@
 """What the framework knows of a benchmark: items, a judge's calls, metrics, official files.
 
-Every benchmark is a folder beside this module, with the same four modules: `items` (official
-files), `layout` (answers as the official scorer reads them), `judge` (what a judge is asked, and
-how its answers are read) and `scores` (official metrics). Its `__init__` puts them together.
+Every benchmark is one class in a file beside this module: its official files, what a judge is asked
+and how the answers are read, official metrics, and answers as the official scorer reads them.
 """
 
 from abc import ABC, abstractmethod
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from schemas import FoundryError
 from warehouse import EncodedImage
 
 # Name of a judge's call -> what its answer says; None: it could not be read, also when asked again.
@@ -74,6 +74,13 @@ class ItemMetrics:
     metrics: Metrics
 
 
+def mean(items: Iterable[ItemMetrics], metric: str, group: str | None = None) -> float | None:
+    """Of the items (of a group) that have a value; None: none of them has."""
+    own = (item for item in items if group in (None, item.group))
+    values = [value for item in own if (value := item.metrics.get(metric)) is not None]
+    return sum(values) / len(values) if values else None
+
+
 class Benchmark(ABC):
     """A benchmark, opened on a copy of its official files.
 
@@ -129,13 +136,22 @@ class Benchmark(ABC):
         Returns the folder or file that `read_answers` takes.
         """
 
-    @abstractmethod
     def read_answers(self, source: Path) -> Iterator[tuple[str, Answer]]:
         """The answers of a system in the official layout, one after the other.
 
         Raises:
-            FoundryError: a missing or damaged file or picture, in one line with what to do.
+            FoundryError: a missing or damaged file or picture, or one that is named like no item;
+                in one line with what to do.
         """
+        known = {item.item_id for item in self.items}
+        for item_id, answer in self.answers_in(source):
+            if item_id not in known:
+                raise FoundryError(f"{source}: answer {item_id} is to no item of {self.name}")
+            yield item_id, answer
+
+    @abstractmethod
+    def answers_in(self, source: Path) -> Iterable[tuple[str, Answer]]:
+        """What `read_answers` gives, for any item."""
 
 
 class ExactlyJudged(Benchmark):

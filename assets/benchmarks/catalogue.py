@@ -1,30 +1,43 @@
 """The benchmarks by name, and which of their items a profile runs."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal
 
 from inference.calls.hashing import stable_hash
 from schemas import FoundryError
 from warehouse import Home
 
 from .benchmark import Benchmark, Item
+from .comm import CoMM
+from .opening import Opening
+from .rise import Rise
 from .settings import BenchmarkRunSettings
+from .sketch import SketchBenchmark
+from .sketch_tasks import SHAPES
+from .ueval import UEval
+from .wise import Wise
 
-SKETCH = "sketch-"
-_COMM_TASKS: tuple[Literal[1, 2, 3, 4], ...] = (1, 2, 3, 4)
+_SKETCH = "sketch-"
+_OFFICIAL: dict[str, Callable[[Path], Benchmark]] = {
+    "ueval": UEval,
+    "comm-task1": partial(CoMM, task=1),
+    "comm-task2": partial(CoMM, task=2),
+    "comm-task3": partial(CoMM, task=3),
+    "comm-task4": partial(CoMM, task=4),
+    "wise-legacy": partial(Wise, version="legacy"),
+    "wise-verified": partial(Wise, version="verified"),
+    "rise": partial(Rise, scorer="original"),
+    "rise-fixed": partial(Rise, scorer="fixed"),
+    "opening": Opening,
+}
 
 
 def names() -> list[str]:
     """All benchmarks."""
-    from .sketch import SHAPES
-
-    comm = (f"comm-task{task}" for task in _COMM_TASKS)
-    official = ("ueval", *comm, "wise-legacy", "wise-verified", "rise", "rise-fixed", "opening")
-    return [*official, *(f"{SKETCH}{shape}" for shape in SHAPES)]
+    return [*_OFFICIAL, *(f"{_SKETCH}{shape}" for shape in SHAPES)]
 
 
 def open_benchmark(name: str, settings: BenchmarkRunSettings, home: Home) -> Benchmark:
@@ -35,14 +48,10 @@ def open_benchmark(name: str, settings: BenchmarkRunSettings, home: Home) -> Ben
     """
     if name not in names():
         raise FoundryError(f"no benchmark {name}; there are: {', '.join(names())}")
-    if name.startswith(SKETCH):
-        from .sketch import SketchBenchmark
-
-        folder = home.local / "benchmarks" / name
+    if name.startswith(_SKETCH):
+        folder, shape = home.local / "benchmarks" / name, name.removeprefix(_SKETCH)
         items = settings.limit or 40
-        return SketchBenchmark.open(
-            name.removeprefix(SKETCH), folder, settings.seed, settings.difficulty, items
-        )
+        return SketchBenchmark.open(shape, folder, settings.seed, settings.difficulty, items)
     if settings.source is None:
         raise FoundryError(
             f"benchmark {name} needs its official files: name their folder with --source, or as "
@@ -82,27 +91,7 @@ def official_files(source: str) -> Path:
 @lru_cache(maxsize=8)
 def _open_official(name: str, source: Path, _changed_at: int) -> Benchmark:
     """A benchmark of the field, from a copy of its official files; read once a process."""
-    match name.split("-"):
-        case ["ueval"]:
-            from .ueval import UEval
-
-            return UEval.open(source)
-        case ["comm", task]:
-            from .comm import CoMM
-
-            return CoMM.open(source, _COMM_TASKS[int(task[-1]) - 1])
-        case ["wise", version]:
-            from .wise import Wise
-
-            return Wise.open(source, "legacy" if version == "legacy" else "verified")
-        case ["rise", *fixed]:
-            from .rise import Rise
-
-            return Rise.open(source, "fixed" if fixed else "original")
-        case _:
-            from .opening import Opening
-
-            return Opening.open(source)
+    return _OFFICIAL[name](source)
 
 
 def sample(items: Sequence[Item], limit: int | None) -> list[Item]:

@@ -1,57 +1,86 @@
-"""What benchmarks share whose scorers look at one picture an item: the last one of an answer.
+"""Benchmarks whose scorers look at one picture an item: the last one of an answer.
 
 The official scorers of WISE and RISE give no number at all while one picture is missing. Here an
 answer without a picture gets the lowest value of every metric, so that a system that draws nothing
 never looks better than one that draws badly.
 """
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from schemas.errors import FoundryError
 from warehouse import EncodedImage
 from warehouse.atomic import atomic_write
 
-from .benchmark import AnswerStep
+from .benchmark import (
+    NOTHING_ASKED,
+    Answer,
+    AnswerStep,
+    Benchmark,
+    Item,
+    JudgeCall,
+    Metrics,
+    Values,
+)
+from .files import read_image, system_folder
 
 
-def last_image(answer: Sequence[AnswerStep]) -> EncodedImage | None:
-    """The picture that is judged; None: the answer has none."""
-    return next((step.image for step in reversed(answer) if step.image is not None), None)
+class SingleImageBenchmark(Benchmark):
+    """Answers are PNG files: `<root>/<system>/<picture_folder>/<item id>.png`.
 
-
-def system_folder(root: Path, system: str) -> Path:
-    """The folder of a system's answers, created; FoundryError: its name is no folder's."""
-    if not system or Path(system).name != system:
-        raise FoundryError(f"system name {system!r}: must be usable as a folder's name")
-    folder = root / system
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def write_png(file: Path, image: EncodedImage | None) -> None:
-    """Write a picture as PNG; None: an earlier one is removed."""
-    if image is None:
-        file.unlink(missing_ok=True)
-    else:
-        atomic_write(file, image.as_png.data)
-
-
-def images_by_item(
-    files: Sequence[Path], known: Mapping[str, object], folder: Path
-) -> dict[str, Path]:
-    """Item -> its file, in the order of `known`; of several with one name, the first.
-
-    Raises:
-        FoundryError: there is none at all, or one is named like no item.
+    Attributes:
+        suffixes: of pictures that are read; of several files of an item the first one.
     """
-    found: dict[str, Path] = {}
-    for file in files:
-        found.setdefault(file.stem, file)
-    if not found:
-        raise FoundryError(f"{folder}: has no pictures of answers; give the folder with them")
-    if unknown := sorted(found.keys() - known.keys()):
-        raise FoundryError(
-            f"{found[unknown[0]]}: is named like no item of the benchmark; remove it"
-        )
-    return {item_id: found[item_id] for item_id in known if item_id in found}
+
+    suffixes: tuple[str, ...] = (".png",)
+
+    @abstractmethod
+    def image_calls(self, item: Item, image: EncodedImage) -> list[JudgeCall]:
+        """All calls about the picture of an answer."""
+
+    @abstractmethod
+    def image_metrics(self, item: Item, values: Values | None) -> Metrics:
+        """An item's metrics from what a judge said; None: the answer has no picture."""
+
+    def picture_folder(self, item_id: str) -> str:
+        """Where the picture of an item lies, below the system's folder."""
+        return ""
+
+    def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
+        images = [step.image for step in answer if step.image is not None]
+        return self.image_calls(item, images[-1]) if images else []
+
+    def metrics(self, item: Item, values: Values) -> Metrics:
+        return self.image_metrics(item, None if NOTHING_ASKED in values else values)
+
+    def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
+        """Write the last picture of every answer; an answer without one has no file."""
+        folder = system_folder(root, system)
+        for item_id, answer in answers:
+            file = folder / self.picture_folder(item_id) / f"{item_id}.png"
+            images = [step.image for step in answer if step.image is not None]
+            if images:
+                atomic_write(file, images[-1].as_png.data)
+            else:
+                file.unlink(missing_ok=True)  # that of an earlier answer
+        return folder
+
+    def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
+        """The pictures, in the items' order."""
+        folders = {item.item_id: source / self.picture_folder(item.item_id) for item in self.items}
+        found: dict[str, Path] = {}
+        for suffix in self.suffixes:
+            for folder in sorted(set(folders.values())):
+                for file in sorted(folder.glob(f"*{suffix}")):
+                    found.setdefault(file.stem, file)
+        if not found:
+            raise FoundryError(f"{source}: has no pictures of answers; give the folder with them")
+        for item_id, file in found.items():
+            if folders.get(item_id) != file.parent:
+                raise FoundryError(
+                    f"{file}: is named like no item of its folder; move or remove it"
+                )
+        for item_id in folders:
+            if item_id in found:
+                yield item_id, (AnswerStep("", read_image(found[item_id], item_id)),)

@@ -13,7 +13,7 @@ from typing import Literal
 from schemas.training import EvaluationRow
 
 from ..benchmarks.report.published import published_table
-from ..benchmarks.ueval.scores import IMAGE, TEXT
+from ..benchmarks.ueval import IMAGE, TEXT
 from ..core.statistics import Interval
 from .items import is_test
 from .metrics import METRICS, SUCCESS, Summary

@@ -12,6 +12,8 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
+from pydantic import BaseModel
+
 from inference.calls.hashing import stable_hash
 from inference.sketch_world.perception import perceive_cached
 from inference.sketch_world.renderer import render
@@ -20,15 +22,22 @@ from schemas.errors import FoundryError
 from warehouse import EncodedImage
 from warehouse.atomic import atomic_write
 
-from ..benchmark import Answer, ExactlyJudged, Item, ItemMetrics, Metrics, Values
-from . import layout
-from .shapes import write_task
-from .tasks import MAX_DIFFICULTY, SHAPES, SKILLS, Task
-
-__all__ = ["SHAPES", "SKILLS", "SketchBenchmark"]
+from .benchmark import Answer, AnswerStep, ExactlyJudged, Item, ItemMetrics, Metrics, Values, mean
+from .files import answer_files, read_answers, read_image, system_folder, write_json
+from .sketch_shapes import write_task
+from .sketch_tasks import MAX_DIFFICULTY, SHAPES, SKILLS, Task
 
 _METRICS = ("success", "met")
 _BACKGROUND = "background"  # the question whether the last picture has the right one
+
+
+class _Step(BaseModel):
+    text: str
+    image: str | None
+
+
+class _Answer(BaseModel):
+    steps: tuple[_Step, ...]
 
 
 class SketchBenchmark(ExactlyJudged):
@@ -108,28 +117,32 @@ class SketchBenchmark(ExactlyJudged):
 
     def aggregate(self, items: Sequence[ItemMetrics]) -> dict[str, float | None]:
         """Means of success and of the share of met requirements, and success by skill."""
-        skills = {
-            f"{skill}/success": _mean([item for item in items if item.group == skill], "success")
-            for skill in SKILLS
-        }
-        return {metric: _mean(items, metric) for metric in _METRICS} | skills
+        skills = {f"{skill}/success": mean(items, "success", skill) for skill in SKILLS}
+        return {metric: mean(items, metric) for metric in _METRICS} | skills
 
     def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
-        if not system or Path(system).name != system:
-            raise FoundryError(f"system name {system!r}: must be usable as a folder's name")
-        layout.write_answers(root / system, answers)
-        return root / system
+        """`<root>/<system>/<item id>.json` has the steps, the pictures lie beside it."""
+        folder = system_folder(root, system)
+        for item_id, answer in answers:
+            steps = []
+            for number, step in enumerate(answer, 1):
+                name = f"{item_id}-{number}.png" if step.image else None
+                if step.image and name:
+                    atomic_write(folder / name, step.image.as_png.data)
+                steps.append({"text": step.text, "image": name})
+            write_json(folder / f"{item_id}.json", {"steps": steps})
+        return folder
 
-    def read_answers(self, source: Path) -> Iterator[tuple[str, Answer]]:
-        for item_id, answer in layout.read_answers(source):
-            if item_id not in self.tasks:
-                raise FoundryError(f"{source}: answer {item_id} is to no item of {self.name}")
-            yield item_id, answer
+    def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
+        for path in answer_files(source, "*.json"):
+            steps = read_answers(path, _Answer).steps
+            yield path.stem, tuple(_answer_step(path, step) for step in steps)
 
 
-def _mean(items: Sequence[ItemMetrics], metric: str) -> float | None:
-    known = [value for item in items if (value := item.metrics.get(metric)) is not None]
-    return fmean(known) if known else None
+def _answer_step(path: Path, step: _Step) -> AnswerStep:
+    if step.image is None:
+        return AnswerStep(step.text)
+    return AnswerStep(step.text, read_image(path.with_name(Path(step.image).name), path.stem))
 
 
 def _write_pictures(folder: Path, item_id: str, scenes: Sequence[Scene]) -> tuple[Path, ...]:

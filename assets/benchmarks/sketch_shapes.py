@@ -7,7 +7,7 @@ from inference.sketch_world.object_catalog import KINDS, PLACES
 from inference.sketch_world.prompt_writer import join_with_and, with_article
 from inference.sketch_world.scene import Scene, Thing
 
-from .tasks import NUMBERS, Draft, Requirement, Task, counted, noun_of
+from .sketch_tasks import NUMBERS, Draft, Requirement, Task, counted, noun_of
 
 _SIDES = {
     "at the top": (0, 1, 2),

@@ -14,12 +14,9 @@ from schemas import FoundryError
 from schemas.trajectories import MODEL_CALLS
 from warehouse import Home
 
-from ..benchmark import JudgeCall
-from ..judging import ask
-from .items import OpeningItem, load, load_images
-from .judge import Verdict, compare_call, parse_verdict
-from .layout import OutputFolder
-from .scores import Duel
+from .benchmark import Answer, JudgeCall
+from .judging import ask
+from .opening import SUFFIX, Duel, Opening, read_answer
 
 ASSET = "benchmark_agreement"
 
@@ -44,13 +41,13 @@ async def judge_duels(
         FoundryError: an item, an answer or a picture is missing, or the judge gave no answer to a
             call; finished calls are journaled.
     """
-    items = {item.total_uid: item for item in load(source)}
+    benchmark = Opening(source)
     shard = f"opening-{stable_hash('judge', qualified_name(judge))[:8]}"
     with QuestionCalls(home, ASSET, shard, judge, limits) as calls:
 
         async def judge_one(duel: Duel) -> Duel:
-            call = await asyncio.to_thread(_call, source, answers, items, duel)
-            judged = await ask(calls, duel.item_id, call, _parse, tries)
+            call = await asyncio.to_thread(_call, benchmark, answers, duel)
+            judged = await ask(calls, duel.item_id, call, benchmark.parse, tries)
             return Duel(duel.item_id, duel.system_a, duel.system_b, judged.value)  # type: ignore[arg-type]
 
         try:
@@ -59,19 +56,14 @@ async def judge_duels(
             home.lake.write(MODEL_CALLS, calls.ledger(), f"{ASSET}-{shard}")
 
 
-def _parse(_call: str, text: str) -> Verdict | None:
-    return parse_verdict(text)
+def _call(benchmark: Opening, answers: Path, duel: Duel) -> JudgeCall:
+    pair = [_answer(answers, system, duel.item_id) for system in (duel.system_a, duel.system_b)]
+    return benchmark.compare(duel.item_id, *pair)
 
 
-def _call(source: Path, answers: Path, items: dict[str, OpeningItem], duel: Duel) -> JudgeCall:
-    item = items.get(duel.item_id)
-    if item is None:
-        raise FoundryError(f"{source}: has no item {duel.item_id}, which is compared")
-    pair = []
-    for system in (duel.system_a, duel.system_b):
-        folder = OutputFolder(answers, system)
-        answer = folder.read(duel.item_id)
-        if answer is None:
-            raise FoundryError(f"{folder.path}: has no answer to item {duel.item_id}; unpack it")
-        pair.append(answer)
-    return compare_call(item, load_images(source, item), *pair)
+def _answer(answers: Path, system: str, item_id: str) -> Answer:
+    folder = answers / f"{system}{SUFFIX}"
+    answer = read_answer(folder, item_id)
+    if answer is None:
+        raise FoundryError(f"{folder}: has no answer to item {item_id}; unpack it")
+    return answer

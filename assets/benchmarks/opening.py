@@ -1,0 +1,350 @@
+"""OpENING: open-ended interleaved answers, graded on seven criteria (GPT-score of the paper).
+
+Two protocols: absolute scores of one answer, and a comparison of two answers in which a tie still
+leans to a side. The criteria, their order of weight and their scale are the benchmark's; the
+wording is ours.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from schemas.errors import FoundryError
+from warehouse import EncodedImage
+
+from .benchmark import (
+    Answer,
+    AnswerStep,
+    Benchmark,
+    Item,
+    ItemMetrics,
+    JudgeCall,
+    Metrics,
+    Values,
+    mean,
+)
+from .files import (
+    answer_files,
+    by_id,
+    check_pictures,
+    find_file,
+    parse_rows,
+    read_answers,
+    read_image,
+    read_rows,
+    system_folder,
+    write_image,
+    write_json,
+)
+from .judge_text import json_objects, labelled, read_prompts
+
+Verdict = Literal["A", "B", "Tie(A)", "Tie(B)"]
+
+SCORE, COMPARE, OVERALL = "score", "compare", "overall"
+CRITERIA = (
+    "Correctness",
+    "Image-Text Coherency",
+    "Multi-step Consistency",
+    "Content Quality",
+    "Human Preference Alignment",
+    "Completeness",
+    "Content Richness",
+)
+MAX_SCORE = 10
+# Topic -> how many tasks it has; tasks are numbered from 1 (56 in all).
+TASKS_PER_TOPIC = dict(
+    enumerate((2, 3, 2, 2, 4, 2, 5, 2, 2, 5, 4, 1, 1, 3, 2, 2, 3, 2, 3, 2, 2, 1, 1), 1)
+)
+SUFFIX = "_output"  # of folders of answers
+_IMAGE_SIZE = (512, 512)  # in which the protocol shows pictures to a judge
+_MARKER = re.compile(r"[ \t]*(?:<BEGIN>|<image>)[ \t]*")  # of the files; no part of what is asked
+
+_PROMPTS = read_prompts("opening")
+_TEXTS = {
+    "criteria": "\n".join(f"{n}. {name}: {_PROMPTS[name]}" for n, name in enumerate(CRITERIA, 1)),
+    "form": "{"
+    + ", ".join(f'"{name}": {{"reason": "...", "score": 0}}' for name in CRITERIA)
+    + "}",
+}
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Part(_Model):
+    """A text and the picture after it, a path relative to the data file, if there is one."""
+
+    text: str
+    image: str | None
+
+    @property
+    def plain_text(self) -> str:
+        """The text without the files' markers."""
+        return _MARKER.sub(" ", self.text).strip()
+
+
+class _Input(_Model):
+    """What is asked."""
+
+    input: tuple[_Part, ...] = Field(min_length=1)
+
+
+class _Output(_Model):
+    """What people answered, or a system."""
+
+    output: tuple[_Part, ...]
+
+
+class _AnswerFile(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    conversations: tuple[Any, _Output]
+
+
+class _OpeningItem(_Model):
+    """One line of an official data file."""
+
+    total_uid: str
+    meta_task_id: str = Field(pattern=r"^\d{1,2}$")
+    meta_task_name: str
+    subtask_id: str = Field(pattern=r"^\d{1,2}$")
+    subtask_name: str
+    data_id: str = Field(pattern=r"^\d{1,3}$")
+    conversations: tuple[_Input, _Output]
+
+    @model_validator(mode="after")
+    def _check_numbers(self) -> Self:
+        topic, task = int(self.meta_task_id), int(self.subtask_id)
+        if not 1 <= task <= TASKS_PER_TOPIC.get(topic, 0):
+            raise ValueError(f"no task {task} of a topic {topic} exists in OpENING")
+        if self.total_uid != f"{topic:02d}{task:02d}{int(self.data_id):03d}":
+            raise ValueError(f"total_uid {self.total_uid} does not follow from the other ids")
+        if not self.conversations[1].output:
+            raise ValueError("the reference answer has no steps")
+        return self
+
+    @property
+    def input(self) -> tuple[_Part, ...]:
+        return self.conversations[0].input
+
+    @property
+    def request(self) -> str:
+        """What a system is asked, `<image>` in the place of each picture.
+
+        As the official generators, it is told with how many steps people answered.
+        """
+        lines = [f"{p.plain_text} <image>" if p.image else p.plain_text for p in self.input]
+        count = len(self.conversations[1].output)
+        steps = "1 step" if count == 1 else f"{count} steps"
+        return "\n".join([*lines, f"Answer in about {steps}, each a text with one image."])
+
+
+class Opening(Benchmark):
+    """The test items; a topic is a group.
+
+    Args:
+        source: a copy of the official repository, its data folder, or a snapshot of the Hub.
+    """
+
+    name, headline = "opening", OVERALL
+
+    def __init__(self, source: Path) -> None:
+        folders = ("", "OpenING-benchmark", "OpenING-Benchmark")
+        path = find_file(source, folders, ["test_data.jsonl"], "OpENING")
+        self._folder = path.parent
+        rows = parse_rows(path, read_rows(path), _OpeningItem)
+        self._items = by_id(path, self.name, rows, lambda item: item.total_uid)
+        pictures = (
+            (item.total_uid, part.image, self._folder / part.image)
+            for item in rows
+            for part in item.input
+            if part.image is not None
+        )
+        check_pictures(path, pictures, "unpack OpENING's images beside the file")
+        self.items = [
+            Item(
+                item.total_uid,
+                item.meta_task_name,
+                item.request,
+                tuple(self._folder / part.image for part in item.input if part.image is not None),
+            )
+            for item in rows
+        ]
+
+    def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
+        request = self._request(item.item_id)
+        return [_call(SCORE, {"Request": request, "Answer": answer})]
+
+    def compare(self, item_id: str, answer_a: Answer, answer_b: Answer) -> JudgeCall:
+        """The call that compares two answers to an item.
+
+        Raises:
+            FoundryError: there is no such item, or one of its pictures cannot be read.
+        """
+        request = self._request(item_id)
+        shown = {"Request": request, "Answer of A": answer_a, "Answer of B": answer_b}
+        return _call(COMPARE, shown)
+
+    def parse(self, call: str, text: str) -> JsonValue:
+        """Criterion -> score in 0..10, or a comparison's verdict; None: not without a guess."""
+        return parse_verdict(text) if call == COMPARE else _parse_scores(text)
+
+    def metrics(self, item: Item, values: Values) -> Metrics:
+        scores = values.get(SCORE)
+        if not isinstance(scores, dict):
+            return dict.fromkeys((OVERALL, *CRITERIA))
+        numbers = {name: float(scores[name]) for name in CRITERIA}  # type: ignore[arg-type]
+        return {OVERALL: sum(numbers.values()) / len(numbers), **numbers}
+
+    def aggregate(self, items: Sequence[ItemMetrics]) -> dict[str, float | None]:
+        """Means of the criteria, and the official overall: the mean of their means as printed, with
+        two decimals, rounded once more.
+        """
+        means = {name: mean(items, name) for name in CRITERIA}
+        rounded = [round(value, 2) for value in means.values() if value is not None]
+        overall = round(sum(rounded) / len(rounded), 2) if rounded else None
+        return {OVERALL: overall, **means}
+
+    def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
+        """`<root>/<system>_output/<total_uid>.json` repeats the item and holds the steps of the
+        answer; the pictures lie beside it. The JSON file comes last, so that one that is there is
+        complete.
+        """
+        folder = system_folder(root, system, SUFFIX)
+        for item_id, answer in answers:
+            steps = [
+                {
+                    "text": step.text,
+                    "image": write_image(folder, f"{item_id}-o-{number}", step.image)
+                    if step.image
+                    else None,
+                }
+                for number, step in enumerate(answer)
+            ]
+            content = self._items[item_id].model_dump(mode="json")
+            content["conversations"][1] = {"output": steps}
+            write_json(folder / f"{item_id}.json", content)
+        return folder
+
+    def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
+        # Some systems' official examples are named .jsonl; they are one object as well.
+        for item_id in sorted({file.stem for file in answer_files(source, "*.json*")}):
+            yield item_id, read_answer(source, item_id) or ()
+
+    def _request(self, item_id: str) -> list[AnswerStep]:
+        item = self._items.get(item_id)
+        if item is None:
+            raise FoundryError(f"{self._folder}: has no item {item_id}, which is compared")
+        return [
+            AnswerStep(
+                part.plain_text,
+                read_image(self._folder / part.image, item_id) if part.image else None,
+            )
+            for part in item.input
+        ]
+
+
+def read_answer(folder: Path, item_id: str) -> Answer | None:
+    """The answer to an item in a system's folder; None: there is none.
+
+    Raises:
+        FoundryError: a damaged file, or a picture that is missing or damaged.
+    """
+    files = (folder / f"{item_id}{suffix}" for suffix in (".json", ".jsonl"))
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        return None
+    parts = read_answers(file, _AnswerFile).conversations[1].output
+    return tuple(_answer_step(folder, item_id, part) for part in parts)
+
+
+def parse_verdict(text: str) -> Verdict | None:
+    """The verdict; None unless the verdict lines agree on one of the four."""
+    verdicts: dict[str, Verdict] = {verdict.upper(): verdict for verdict in get_args(Verdict)}
+    return verdicts.get(labelled(text, "verdict"))
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Two systems' answers to an item and who won; None: unscored."""
+
+    item_id: str
+    system_a: str
+    system_b: str
+    verdict: Verdict | None
+
+    @property
+    def label(self) -> str | None:
+        """The side that won, or that a tie leans to: A or B."""
+        return self.verdict and self.verdict.removeprefix("Tie(").removesuffix(")")
+
+
+def duel_labels(duels: Iterable[Duel]) -> dict[tuple[str, str, str], str | None]:
+    """(Item, system A, system B) -> label; ties count as in the published agreement."""
+    return {(duel.item_id, duel.system_a, duel.system_b): duel.label for duel in duels}
+
+
+class _System(BaseModel):
+    name: str
+
+
+class _DuelRow(BaseModel):
+    data_id: str
+    system_a: _System = Field(alias="model_A")
+    system_b: _System = Field(alias="model_B")
+    winner: Verdict
+
+
+def read_duels(path: Path) -> list[Duel]:
+    """An official file of verdicts, people's or a judge's; of a comparison twice, the last.
+
+    Raises:
+        FoundryError: a missing or damaged file or an unknown verdict, in one line.
+    """
+    rows = parse_rows(path, read_rows(path), _DuelRow)
+    duels = {(row.data_id, row.system_a.name, row.system_b.name): row.winner for row in rows}
+    return [Duel(*compared, winner) for compared, winner in duels.items()]
+
+
+def _answer_step(folder: Path, item_id: str, part: _Part) -> AnswerStep:
+    if not part.image:
+        return AnswerStep(part.plain_text)
+    # Like the official scorer: by its name alone, beside the file.
+    name = part.image.replace("\\", "/").rsplit("/", 1)[-1]
+    return AnswerStep(part.plain_text, read_image(folder / name, item_id))
+
+
+def _call(name: str, shown: dict[str, Sequence[AnswerStep]]) -> JudgeCall:
+    """A question about texts by their titles, and the pictures that they name, numbered."""
+    lines, images = [Template(_PROMPTS[name]).substitute(_TEXTS)], list[EncodedImage]()
+    for title, steps in shown.items():
+        lines += ["", f"{title}:"]
+        for step in steps or [AnswerStep("(empty)")]:
+            text = step.text
+            if step.image is not None:
+                images.append(EncodedImage.of(step.image.image.resize(_IMAGE_SIZE)))
+                text = f"{text} [image {len(images)}]".lstrip()
+            lines.append(text)
+    return JudgeCall(name, "\n".join(lines), tuple(images))
+
+
+def _parse_scores(text: str) -> dict[str, JsonValue] | None:
+    """The score of every criterion; None unless the text has one object with all of them."""
+    found = [scores for value in json_objects(text) if (scores := _scores(value)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _scores(value: object) -> dict[str, JsonValue] | None:
+    if not isinstance(value, dict) or value.keys() != set(CRITERIA):
+        return None
+    entries = {name: value[name] for name in CRITERIA}
+    scores = {n: e.get("score") if isinstance(e, dict) else e for n, e in entries.items()}
+    # A bool is an int to isinstance, and no score.
+    valid = all(type(score) is int and 0 <= score <= MAX_SCORE for score in scores.values())
+    return scores if valid else None

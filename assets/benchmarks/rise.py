@@ -1,0 +1,268 @@
+"""RISE: edits whose result one has to infer, of four kinds (RISEBench, arXiv 2504.02826).
+
+Two scorers: `original`, as in published tables until April 2026, and `fixed`, with which items
+whose consistency is not judged can be complete as well.
+
+A judge is asked three questions about a picture: does it leave alone what the instruction does not
+touch, does it show what follows from the instruction, and could it be real? Logical items have no
+third one, and the answers to the others are yes (1) or no (0); otherwise integers from 1 to 5. What
+is shown for which item is the benchmark's; the wording is ours.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from warehouse import EncodedImage
+
+from .benchmark import Item, ItemMetrics, JudgeCall, Metrics, Values
+from .files import by_id, check_pictures, find_file, parse_rows, read_image, read_rows
+from .judge_text import grade, read_prompts
+from .single_image import SingleImageBenchmark
+
+Scorer = Literal["original", "fixed"]
+
+LOGICAL = "logical"
+CATEGORIES = ("temporal", "causal", "spatial", LOGICAL)
+CONSISTENCY, REASONING, PLAUSIBILITY = "consistency", "reasoning", "plausibility"
+ACCURACY, SCORE, PERCENT = "accuracy", "score", "percent"
+_FILES = ("datav2_total_w_subtask.json", "data_total.json")  # all 360 items, or the examples
+_BINARY = "-yes-no"  # ends the names of calls whose answer is 0 or 1
+_BEST = 5
+_PROMPTS = read_prompts("rise")
+_MAX_EDGE = 768  # to which the protocol reduces larger pictures
+
+
+class _RiseItem(BaseModel):
+    """A row of the official file.
+
+    The official script takes a flag for set if it has any value at all, be it false.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    index: str = Field(pattern=r"^[\w-]+$")
+    category: Literal[
+        "temporal_reasoning", "causal_reasoning", "spatial_reasoning", "logical_reasoning"
+    ]
+    instruction: str = Field(min_length=1)
+    image: str
+    reference: str | None = None
+    reference_txt: str | None = None
+    reference_img: str | None = None
+    consistency_free: JsonValue = None
+    reasoning_img: JsonValue = None
+
+    @model_validator(mode="after")
+    def _check_reference(self) -> Self:
+        text = self.reference_txt if self.is_logical else self.reference
+        if not (self.reference_picture or text):
+            raise ValueError("has no reference for a judge")
+        if self.is_logical and self.consistency_free is not None:
+            raise ValueError("consistency_free: logical items are always judged for consistency")
+        return self
+
+    @property
+    def group(self) -> str:
+        """One of `CATEGORIES`."""
+        return self.category.removesuffix("_reasoning")
+
+    @property
+    def is_logical(self) -> bool:
+        return self.group == LOGICAL
+
+    @property
+    def reference_picture(self) -> str | None:
+        """The picture that is the right answer, where the protocol uses one."""
+        if self.group == "spatial" or (self.is_logical and not self.reference_txt):
+            return self.reference_img
+        return None
+
+    @property
+    def calls(self) -> dict[str, str]:
+        """Dimension -> name of its call, of the dimensions in which the item is judged."""
+        if self.is_logical:
+            return {name: f"{name}{_BINARY}" for name in (CONSISTENCY, REASONING)}
+        free = self.consistency_free is not None
+        names = (REASONING, PLAUSIBILITY) if free else (CONSISTENCY, REASONING, PLAUSIBILITY)
+        return {name: name for name in names}
+
+
+class Rise(SingleImageBenchmark):
+    """Temporal, causal, spatial and logical edits.
+
+    Args:
+        source: a folder with an official file and its pictures, or a copy of the repository.
+    """
+
+    headline = ACCURACY
+    suffixes = (".png", ".jpg", ".jpeg")
+
+    def __init__(self, source: Path, scorer: Scorer) -> None:
+        self.name = "rise" if scorer == "original" else "rise-fixed"
+        self._scorer = scorer
+        path = find_file(source, ("", "data"), _FILES, "RISEBench")
+        self._folder = path.parent
+        rows = parse_rows(path, read_rows(path), _RiseItem)
+        self._items = by_id(path, self.name, rows, lambda item: item.index)
+        pictures = [
+            (i.index, name) for i in rows for name in (i.image, i.reference_picture) if name
+        ]
+        check_pictures(
+            path,
+            ((item_id, name, self._folder / name) for item_id, name in pictures),
+            "unpack RISEBench's pictures beside the file",
+        )
+        self.items = [
+            Item(item.index, item.group, item.instruction, (self._folder / item.image,))
+            for item in rows
+        ]
+        # In the official script one item with the key hides the instruction of all logical items
+        # whose pictures are compared with their reference.
+        self._wordless = any("reasoning_wo_ins" in item.model_fields_set for item in rows)
+        # If an item has the key, the official score takes a missing flag for a set one (a missing
+        # value of pandas is true): no other item but logical ones has consistency in its score.
+        self._flagged = any("consistency_free" in item.model_fields_set for item in rows)
+
+    def picture_folder(self, item_id: str) -> str:
+        return f"images/{self._items[item_id].category}"
+
+    def image_calls(self, item: Item, image: EncodedImage) -> list[JudgeCall]:
+        """All calls; FoundryError: a picture of the item is missing or damaged."""
+        builders = {
+            CONSISTENCY: self._consistency_call,
+            REASONING: self._reasoning_call,
+            PLAUSIBILITY: self._plausibility_call,
+        }
+        official = self._items[item.item_id]
+        return [builders[each](name, official, image) for each, name in official.calls.items()]
+
+    def parse(self, call: str, text: str) -> int | None:
+        return grade(text, "final score", "[01]" if call.endswith(_BINARY) else "[1-5]")
+
+    def image_metrics(self, item: Item, values: Values | None) -> Metrics:
+        """`accuracy` (0 or 1), `score` (1 to 5) and each dimension (1 to 5) in which it is judged.
+
+        All None if a dimension is unscored. The official accuracy counts such an item as 0.
+        """
+        official = self._items[item.item_id]
+        if values is None:
+            values = dict.fromkeys(official.calls.values(), 0 if official.is_logical else 1)
+        answers = {name: values.get(call) for name, call in official.calls.items()}
+        known = {name: value for name, value in answers.items() if isinstance(value, int)}
+        if known.keys() != answers.keys():
+            return dict.fromkeys((ACCURACY, SCORE, *answers))
+        scale = (
+            (lambda value: 4 * min(value, 1) + 1) if official.is_logical else (lambda value: value)
+        )
+        scores = {name: float(scale(value)) for name, value in known.items()}
+        accuracy = float(self._is_complete(official, scores))
+        return {ACCURACY: accuracy, SCORE: self._score(official, scores), **scores}
+
+    def aggregate(self, items: Sequence[ItemMetrics]) -> dict[str, float | None]:
+        """Pooled numbers, and those of each category as `<category>/<number>`.
+
+        `accuracy` and `percent` (the score on a scale of 0 to 100) are in %, `score` and the
+        dimensions in 1..5. An unscored item counts in none of them.
+        """
+        numbers = _numbers(items)
+        for category in CATEGORIES:
+            of_category = _numbers([item for item in items if item.group == category])
+            numbers |= {f"{category}/{name}": value for name, value in of_category.items()}
+        del numbers[f"{LOGICAL}/{PLAUSIBILITY}"]  # not judged
+        return numbers
+
+    def _is_complete(self, item: _RiseItem, scores: Mapping[str, float]) -> bool:
+        """Before the fix of April 2026, an item without a judged consistency was never complete."""
+        if CONSISTENCY not in scores and self._scorer == "original":
+            return False
+        return all(value == _BEST for value in scores.values())
+
+    def _score(self, item: _RiseItem, scores: Mapping[str, float]) -> float:
+        reasoning, consistency = scores[REASONING], scores.get(CONSISTENCY, math.nan)
+        if item.is_logical:
+            score = 0.3 * consistency + 0.7 * reasoning
+        elif self._weighs_consistency(item):
+            score = 0.3 * consistency + 0.5 * reasoning + 0.2 * scores[PLAUSIBILITY]
+        else:
+            score = 0.2 * scores[PLAUSIBILITY] + 0.8 * reasoning
+        return max(score * 0.5, 1.0) if reasoning == 1 else score
+
+    def _weighs_consistency(self, item: _RiseItem) -> bool:
+        if "consistency_free" in item.model_fields_set:
+            return not item.consistency_free
+        return not self._flagged
+
+    def _picture(self, item: _RiseItem, name: str) -> EncodedImage:
+        return read_image(self._folder / name, item.index)
+
+    def _consistency_call(self, name: str, item: _RiseItem, image: EncodedImage) -> JudgeCall:
+        # As in the official script, a reference picture also takes the place of the given one here.
+        before = self._picture(item, item.reference_picture or item.image)
+        task = _PROMPTS["logical_consistency" if item.is_logical else CONSISTENCY]
+        if item.group not in ("temporal", "causal"):
+            task = f"{task} {_PROMPTS['watermark']}"
+        answer = item.reference_txt if item.is_logical else None
+        facts = {"Instruction": item.instruction, "Right answer": answer}
+        return _call(name, task, facts, before, image)
+
+    def _reasoning_call(self, name: str, item: _RiseItem, image: EncodedImage) -> JudgeCall:
+        facts = self._reasoning_facts(item)
+        if item.reference_picture:
+            reference = self._picture(item, item.reference_picture)
+            task = _PROMPTS["logical_image" if item.is_logical else "reasoning_with_result"]
+            return _call(name, task, facts, reference, image)
+        if item.is_logical:
+            return _call(name, _PROMPTS["logical_text"], facts, image)
+        if item.reasoning_img is not None:
+            before = self._picture(item, item.image)
+            return _call(name, _PROMPTS["reasoning_with_given"], facts, before, image)
+        return _call(name, _PROMPTS[REASONING], facts, image)
+
+    def _reasoning_facts(self, item: _RiseItem) -> dict[str, str | None]:
+        if item.is_logical and not item.reference_picture:
+            return {"Right answer": item.reference_txt}
+        if item.is_logical:
+            return {} if self._wordless else {"Instruction": item.instruction}
+        result = None if item.reference_picture else item.reference
+        return {"Instruction": item.instruction, "Right result": result}
+
+    def _plausibility_call(self, name: str, item: _RiseItem, image: EncodedImage) -> JudgeCall:
+        task = _PROMPTS["plausibility_of_renderings" if item.group == "spatial" else PLAUSIBILITY]
+        return _call(name, task, {}, image)
+
+
+def _call(name: str, task: str, facts: dict[str, str | None], *images: EncodedImage) -> JudgeCall:
+    ending = _PROMPTS["yes_no" if name.endswith(_BINARY) else "grade"]
+    lines = [f"{label}: {text}" for label, text in facts.items() if text]
+    text = "\n\n".join(part for part in (task, "\n".join(lines), ending) if part)
+    return JudgeCall(name, text, tuple(_reduced(image) for image in images))
+
+
+def _reduced(image: EncodedImage) -> EncodedImage:
+    if max(image.image.size) <= _MAX_EDGE:
+        return image
+    small = image.image.copy()
+    small.thumbnail((_MAX_EDGE, _MAX_EDGE))
+    return EncodedImage.of(small)
+
+
+def _numbers(items: Sequence[ItemMetrics]) -> dict[str, float | None]:
+    accuracy, score = _mean(items, ACCURACY), _mean(items, SCORE)
+    return {
+        ACCURACY: None if accuracy is None else 100 * accuracy,
+        PERCENT: None if score is None else 25 * (score - 1),
+        SCORE: score,
+        **{name: _mean(items, name) for name in (REASONING, CONSISTENCY, PLAUSIBILITY)},
+    }
+
+
+def _mean(items: Sequence[ItemMetrics], metric: str) -> float | None:
+    """As pandas computes it: the sum with 0 for what is missing, so that the last digit agrees."""
+    values = [item.metrics.get(metric) for item in items]
+    count = len(values) - values.count(None)
+    return float(np.sum([value or 0.0 for value in values]) / count) if count else None
