@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import yaml
 
-from assets.benchmarks.opening.judge import CRITERIA
+from assets.benchmarks.opening import CRITERIA
 from assets.core.profile import FOLDER, load_profile
 
 UNREADABLE = "an item that no judge can grade"

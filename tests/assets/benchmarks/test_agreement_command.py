@@ -5,10 +5,10 @@ import json
 import pytest
 from PIL import Image
 
-from assets.benchmarks.opening.judge import CRITERIA
+from assets.benchmarks.opening import CRITERIA
 from assets.benchmarks.report import run_names
 from schemas.trajectories import MODEL_CALLS
-from tests.assets.benchmarks.opening.opening_files import record, write_records
+from tests.assets.benchmarks.official_files import opening_record, write_opening
 from tests.helpers.command import interleave
 from warehouse import Home
 
@@ -44,11 +44,8 @@ def test_two_files_of_verdicts(capsys, people, tmp_path):
 
 def test_a_judge_is_asked_about_the_same_comparisons(capsys, judge, profile, people, tmp_path):
     source, answers = tmp_path / "official", tmp_path / "answers"
-    (source / "images").mkdir(parents=True)
-    records = [record(number) for number in (1, 2, 3, 4)]
-    for made in records:
-        made["conversations"][0]["input"] = [{"image": None, "text": "Draw a fox."}]
-    write_records(source, records)
+    records = [opening_record(number, "Draw a fox.") for number in (1, 2, 3, 4)]
+    write_opening(source, records)
     for system in (A_SYSTEM, B_SYSTEM):
         folder = answers / f"{system}_output"
         folder.mkdir(parents=True)
@@ -85,11 +82,7 @@ def test_mistakes_are_one_line(capsys, people, tmp_path):
 
 def test_a_sample_of_a_run_is_judged_by_another_judge(capsys, judge, profile, tmp_path):
     source = tmp_path / "official"
-    (source / "images").mkdir(parents=True)
-    records = [record(number) for number in (1, 2, 3)]
-    for made in records:
-        made["conversations"][0]["input"] = [{"image": None, "text": "Draw a red house."}]
-    write_records(source, records)
+    write_opening(source, [opening_record(number, "Draw a red house.") for number in (1, 2, 3)])
     options = ("--profile", profile, "--home", tmp_path / "home", "--source", source)
     first = interleave(capsys, "evaluate", "opening", *options, "--judge", "openai/m")
     assert first.returncode == 0, first.stderr

@@ -10,7 +10,7 @@ from assets.benchmarks.catalogue import names, open_benchmark, sample, shards
 from assets.benchmarks.results import bootstrap
 from assets.benchmarks.settings import BenchmarkRunSettings, BenchmarksSettings
 from schemas import FoundryError
-from tests.assets.benchmarks.ueval.ueval_files import row, write_rows
+from tests.assets.benchmarks.official_files import ueval_row, write_ueval
 from tests.helpers.command import interleave
 from warehouse import Home
 
@@ -70,7 +70,7 @@ def test_official_files_from_the_hub(capsys, monkeypatch, tmp_path):
     (cache / "refs").mkdir(parents=True)
     (cache / "refs" / "main").write_text("0" * 40)
     (cache / "snapshots" / ("0" * 40)).mkdir(parents=True)
-    write_rows(cache / "snapshots" / ("0" * 40), [row()])
+    write_ueval(cache / "snapshots" / ("0" * 40), [ueval_row()])
     found = interleave(capsys, *command, *home)
     assert found.returncode == 0, found.stderr
     assert "1 items; at least 3 questions" in found.stdout

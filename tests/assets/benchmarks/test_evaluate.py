@@ -14,8 +14,12 @@ from assets.core.profile import FOLDER
 from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, BENCHMARK_SCORES, JUDGEMENTS
 from schemas.generations import GENERATIONS
 from schemas.trajectories import MODEL_CALLS
-from tests.assets.benchmarks.comm.comm_files import document, write_documents
-from tests.assets.benchmarks.opening.opening_files import record, write_records
+from tests.assets.benchmarks.official_files import (
+    comm_document,
+    opening_record,
+    write_comm,
+    write_opening,
+)
 from tests.helpers.automation import wait_until
 from tests.helpers.command import INTERLEAVE, interleave
 from warehouse import Home
@@ -28,17 +32,9 @@ UNREADABLE = "an item that no judge can grade"  # as in conftest.py
 def source(tmp_path):
     """Three items; no judge can grade the last one."""
     folder = tmp_path / "official"
-    (folder / "images" / "Stories").mkdir(parents=True)
-    Image.new("RGB", (96, 96), "white").save(folder / "images" / "Stories" / "7-i-1.jpg")
     texts = (REQUEST, f"{REQUEST} Then add a tree.", UNREADABLE)
-    write_records(folder, [_record(n, text) for n, text in enumerate(texts, 1)])
+    write_opening(folder, [opening_record(n, text) for n, text in enumerate(texts, 1)])
     return folder
-
-
-def _record(number, text):
-    made = record(number)
-    made["conversations"][0]["input"] = [{"image": None, "text": text}]
-    return made
 
 
 def test_answers_are_judged_priced_and_summarized(capsys, judge, profile, source, tmp_path):
@@ -83,7 +79,7 @@ def _temperatures(judge):
 
 
 def test_comms_judge_has_its_protocols_temperature(capsys, judge, profile, tmp_path):
-    source = write_documents(tmp_path, [document()])
+    source = write_comm(tmp_path, [comm_document()], images=False)
     options = ("--profile", profile, "--home", tmp_path / "home", "--source", source)
     done = interleave(capsys, "evaluate", "comm-task4", *options, "--judge", "openai/m")
     assert done.returncode == 0, done.stderr
@@ -96,7 +92,7 @@ def test_other_systems_answers_are_imported(capsys, judge, profile, source, tmp_
     home, folder = Home(str(tmp_path / "home")), tmp_path / "Other_output"
     folder.mkdir()
     Image.new("RGB", (64, 64), "green").save(folder / "0301001-o-0.png")
-    made = _record(1, REQUEST)
+    made = opening_record(1, REQUEST)
     made["conversations"][1]["output"] = [{"text": "Done.", "image": "0301001-o-0.png"}]
     (folder / "0301001.json").write_text(json.dumps(made))
     other = ("--answers", folder, "--system", "other")
@@ -184,8 +180,7 @@ def test_benchmarks_of_a_profile_are_assets(capsys, tmp_path):
 def test_a_killed_command_repeats_no_finished_call(judge, profile, tmp_path):
     """Killed with -9 while it answers, and again while its answers are judged."""
     folder, home = tmp_path / "official", Home(str(tmp_path / "home"))
-    (folder / "images").mkdir(parents=True)
-    write_records(folder, [_record(n, f"{REQUEST} Number {n}.") for n in range(1, 13)])
+    write_opening(folder, [opening_record(n, f"{REQUEST} Number {n}.") for n in range(1, 13)])
     judge.seconds = 0.2
     profile.write_text(profile.read_text() + "limits: {agents: 2}\n")
     arguments = ["evaluate", "opening", "--profile", profile, "--home", home.root]

@@ -1,85 +1,87 @@
-"""Benchmarks of the field through the command: imported answers, a judge, official numbers."""
+"""Benchmarks of the field from imported answers to official numbers, with a judge that says one
+thing."""
 
+import asyncio
 import json
 
 import pytest
 from PIL import Image
 
+from assets.benchmarks.answering import Shard, import_answers
 from assets.benchmarks.benchmark import AnswerStep
 from assets.benchmarks.catalogue import open_benchmark
-from assets.benchmarks.settings import BenchmarkRunSettings
-from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, JUDGEMENTS
-from tests.assets.benchmarks.comm import comm_files
-from tests.assets.benchmarks.rise import conftest as rise_files
-from tests.assets.benchmarks.ueval import ueval_files
-from tests.assets.benchmarks.wise.conftest import wise_folder  # noqa: F401
-from tests.helpers.command import interleave
+from assets.benchmarks.judging import judge_answers
+from assets.benchmarks.results import evaluate_run
+from assets.benchmarks.settings import BenchmarkRunSettings, BenchmarksSettings
+from inference.calls.progress import NullProgress
+from inference.roles import TextAnswer
+from inference.settings import Limits
+from tests.assets.benchmarks.official_files import (
+    comm_document,
+    ueval_row,
+    write_comm,
+    write_rise,
+    write_ueval,
+    write_wise,
+)
 from warehouse import EncodedImage, Home
 
 PICTURE = EncodedImage.of(Image.new("RGB", (48, 48), "teal"))
-SCORES = "Consistency: 2\nRealism: 2\nAesthetic Quality: 2"
+WISE = "Consistency: 2\nRealism: 2\nAesthetic Quality: 2"
 COMM = {"style": 8, "entity": 8, "trend": 8, "overall": 8, "completeness": 8, "image_quality": 8}
+# Benchmark -> its files, what the judge says, a number of the results.
+CASES = {
+    "ueval": (
+        lambda folder: write_ueval(folder, [ueval_row(str(n), "art") for n in (1, 2, 3)]),
+        '{"criteria_met": true}',
+        ("art/average", 100),
+    ),
+    "wise-legacy": (write_wise, WISE, ("chemistry", 1)),
+    # With this scorer an item without a question about consistency is never complete.
+    "rise": (write_rise, "Final score: 5", ("spatial/accuracy", 50)),
+    # Its second question needs another form of answer: the item is unscored.
+    "comm-task4": (
+        lambda folder: write_comm(folder, [comm_document()]),
+        json.dumps(COMM),
+        ("irs", None),
+    ),
+}
 
 
-def ueval(folder):
-    rows = [ueval_files.row("1"), ueval_files.row("2", "space"), ueval_files.row("3", "life")]
-    ueval_files.write_rows(folder, rows)
-    return folder
+class SameJudge:
+    backend, model = "test", "same"
+
+    def __init__(self, says):
+        self.says = says
+
+    async def answer(self, text, images, unreadable=None):
+        return TextAnswer(self.says)
 
 
-def rise(folder):
-    return rise_files.write_rows(folder, rise_files.ROWS)
-
-
-def comm(folder):
-    comm_files.write_documents(folder, [comm_files.document()])
-    comm_files.write_images(folder)
-    return folder
-
-
-@pytest.fixture
-def source(request, tmp_path):
-    make = request.param
-    if isinstance(make, str):
-        return request.getfixturevalue(make)
-    folder = tmp_path / "official"
-    folder.mkdir()
-    return make(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "source", "says", "expected"),
-    [
-        ("ueval", ueval, '{"criteria_met": true}', ("art/average", 100)),
-        ("wise-legacy", "wise_folder", SCORES, ("chemistry", 1)),
-        # With this scorer an item without a question about consistency is never complete.
-        ("rise", rise, "Final score: 5", ("spatial/accuracy", 50)),
-        # Its second question needs another form of answer: the item is unscored.
-        ("comm-task4", comm, json.dumps(COMM), ("irs", None)),
-    ],
-    indirect=["source"],
-)
-def test_imported_answers_get_official_numbers(
-    capsys, judge, profile, tmp_path, name, source, says, expected
-):
-    judge.says, home = says, Home(str(tmp_path / "home"))
+@pytest.mark.parametrize("name", CASES)
+def test_imported_answers_get_official_numbers(name, tmp_path):
+    write, says, (metric, value) = CASES[name]
+    source, home = tmp_path / "official", Home(str(tmp_path / "home"))
+    source.mkdir()
+    write(source)
     benchmark = open_benchmark(name, BenchmarkRunSettings(source=str(source)), home)
     first, *others = [item.item_id for item in benchmark.items]
     answer = (AnswerStep("Fold it.", PICTURE), AnswerStep("Done.", PICTURE))
     answers = [(first, answer), *((item, answer) for item in others[1:])]
     folder = benchmark.write_answers(tmp_path / "answers", "other", answers)
-    options = ("--profile", profile, "--home", home.root, "--source", source)
-    other = ("--answers", folder, "--system", "other", "--judge", "openai/m")
-    done = interleave(capsys, "evaluate", name, *options, *other)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = {row["item_id"]: row for row in home.lake.read(BENCHMARK_ANSWERS).to_pylist()}
-    assert {row["status"] for row in rows.values()} <= {"imported", "missing"}
-    assert rows[first]["status"] == "imported" and any(rows[first]["images"])
-    judged = home.lake.read(JUDGEMENTS).to_pylist()
-    assert {row["item_id"] for row in judged} == set(rows)
-    results = {row["metric"]: row for row in home.lake.read(BENCHMARK_RESULTS).to_pylist()}
-    headline = results[benchmark.headline]
-    assert headline["headline"] and headline["items"] == len(rows)
-    metric, value = expected
-    found = results[metric]["value"]
-    assert found is None if value is None else found == pytest.approx(value)
+    rows = import_answers(home, Shard(benchmark, "other", "s", benchmark.items), folder).rows
+    assert [row.status for row in rows] == [
+        "imported",
+        *["missing"] * bool(others),
+        *["imported"] * len(others[1:]),
+    ]
+    assert any(rows[0].images)
+    judged = asyncio.run(
+        judge_answers(home, benchmark, rows, SameJudge(says), "s", Limits(), 2, NullProgress())
+    )
+    assert {row.item_id for row in judged.rows} == {row.item_id for row in rows}
+    settings = BenchmarksSettings(resamples=100)
+    found = evaluate_run(benchmark, "other", "test/same", rows, judged.rows, settings)
+    results = {row.metric: row for row in found.results}
+    assert results[benchmark.headline].headline and results[metric].items == len(rows)
+    assert results[metric].value == (value if value is None else pytest.approx(value))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from assets.benchmarks.sketch import SHAPES, SketchBenchmark
+from assets.benchmarks.sketch import SketchBenchmark
+from assets.benchmarks.sketch_tasks import SHAPES
 from assets.core.profile import load_profile
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.assets.benchmarks.report.test_report import HOSTILE, add_run
+from tests.assets.benchmarks.test_report import HOSTILE, add_run
 from tests.inference.service.running_service import error_of, running_service
 from tests.inference.service.studio.studio_page import BROWSER, is_wider_than_screen, open_page
 from tests.inference.service.studio.test_access import FAINT_TEXTS

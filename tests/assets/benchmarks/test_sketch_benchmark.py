@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from assets.benchmarks.benchmark import Answer, AnswerStep, Item, ItemMetrics
-from assets.benchmarks.sketch import SHAPES, SKILLS, SketchBenchmark
-from assets.benchmarks.sketch.tasks import Requirement
+from assets.benchmarks.sketch import SketchBenchmark
+from assets.benchmarks.sketch_tasks import SHAPES, SKILLS, Requirement
 from inference.sketch_world.object_catalog import KINDS
 from inference.sketch_world.perception import perceive
 from inference.sketch_world.renderer import render

@@ -1,30 +1,68 @@
-"""UEval as the framework runs it: calls, verdicts, numbers, files of answers."""
+"""UEval: official rows in all their forms, calls, verdicts, numbers, files of answers."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from assets.benchmarks.benchmark import Answer, AnswerStep, Benchmark, ItemMetrics
-from assets.benchmarks.ueval import UEval
-from assets.benchmarks.ueval.scores import read_results, summarize
+from assets.benchmarks.benchmark import Answer, AnswerStep, ItemMetrics
+from assets.benchmarks.ueval import TASKS, UEval
 from schemas.errors import FoundryError
-from tests.assets.benchmarks.ueval.ueval_files import BLUE, RED, official_result, row, write_rows
+from tests.assets.benchmarks.official_files import BLUE, RED, real_files, ueval_row, write_ueval
 
 ANSWER: Answer = (AnswerStep("1. Take a sheet.", RED), AnswerStep("2. Fold it.", BLUE))
 
 
 @pytest.fixture
 def benchmark(tmp_path: Path) -> UEval:
-    rows = [row("1", "art"), row("2", "space"), row("3", "space", image_rubrics=[])]
-    return UEval.open(write_rows(tmp_path, rows))
+    rows = [ueval_row("1"), ueval_row("2", "space"), ueval_row("3", "space", image_rubrics=[])]
+    return UEval(write_ueval(tmp_path, rows))
 
 
-def _verdicts(benchmark: Benchmark, index: int, *answers: str) -> dict[str, Any]:
-    calls = benchmark.calls(benchmark.items[index], ANSWER, {})
-    parsed = (benchmark.parse(c.name, a) for c, a in zip(calls, answers, strict=True))
-    return dict(zip((call.name for call in calls), parsed, strict=True))
+def calls_of(benchmark: UEval) -> list[Any]:
+    return [(item, benchmark.calls(item, ANSWER, {})) for item in benchmark.items]
+
+
+def test_rows_of_every_kind_of_file_are_the_same(tmp_path: Path) -> None:
+    rows = [ueval_row("1"), ueval_row("2", "space", image_rubrics=None)]
+    lines = calls_of(UEval(write_ueval(tmp_path, rows)))
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    (tmp_path / "hub" / "data").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "hub/data/test-00000-of-00001.parquet")
+    assert lines == calls_of(UEval(tmp_path / "rows.json")) == calls_of(UEval(tmp_path / "hub"))
+    assert [len(calls) for _, calls in lines] == [3, 2]
+
+
+def test_rows_of_the_older_data_set(tmp_path: Path) -> None:
+    older = ueval_row(7, task_type=" Tech ", question_type="open")  # type: ignore[arg-type]
+    del older["task"]
+    older["text_rubrics"] = [{"criterion": "Names the paper.", "tags": ["fact"]}]
+    older["image_rubrics"] = [{"criterion": "Shows it.", "tags": [], "type": "image"}]
+    ((item, (text, image)),) = calls_of(UEval(write_ueval(tmp_path, [older])))
+    assert (item.item_id, item.group) == ("7", "tech")
+    assert text.text.endswith("Names the paper.") and image.text.endswith("Shows it.")
+
+
+def test_wrong_files_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(FoundryError, match=r"has no \.parquet, \.jsonl or \.json file"):
+        UEval(tmp_path)
+    cases: list[tuple[list[Any], str]] = [
+        ([], "has no items of ueval"),
+        ([ueval_row(), ueval_row()], "item 1 is there twice"),
+        ([ueval_row(), ueval_row("2", "dance")], "item 2: task"),
+        ([ueval_row(prompt="")], "item 1: prompt"),
+        ([ueval_row(text_rubrics=[{"tags": []}])], "item 1: text_rubrics.0"),
+    ]
+    for rows, problem in cases:
+        with pytest.raises(FoundryError, match=problem) as info:
+            UEval(write_ueval(tmp_path, rows))
+        assert "\n" not in str(info.value)
+    (tmp_path / "test.parquet").write_bytes(b"PAR1")
+    with pytest.raises(FoundryError, match="cannot be read"):
+        UEval(tmp_path)
 
 
 def test_a_call_for_every_criterion(benchmark: UEval) -> None:
@@ -44,9 +82,8 @@ def test_only_open_tasks_show_the_text_with_the_images(benchmark: UEval) -> None
     assert "Images: (none)" in empty.text
 
 
-@pytest.mark.parametrize(
-    ("answer", "verdict"),
-    [
+def test_verdicts(benchmark: UEval) -> None:
+    for answer, verdict in (
         ('{"criteria_met": true}', True),
         ('```json\n{"criteria_met": "No", "explanation": "{x}"}\n```', False),
         ('The set {a}: {"criteria_met": "Not sure"}', "not sure"),
@@ -56,23 +93,20 @@ def test_only_open_tasks_show_the_text_with_the_images(benchmark: UEval) -> None
         ('{"criteria_met": 1}', None),
         ('{"criteria_met": tru', None),
         ("yes", None),
-    ],
-)
-def test_verdicts(benchmark: UEval, answer: str, verdict: object) -> None:
-    assert benchmark.parse("text-1", answer) is verdict or verdict == "not sure"
-    assert benchmark.parse("text-1", answer) == verdict
+    ):
+        found = benchmark.parse("text-1", answer)
+        assert (type(found), found) == (type(verdict), verdict), answer
 
 
 def test_metrics_count_only_what_is_met(benchmark: UEval) -> None:
-    yes, unsure = '{"criteria_met": true}', '{"criteria_met": "not sure"}'
-    item = benchmark.items[0]
-    values = _verdicts(benchmark, 0, yes, unsure, yes)
+    values = {"text-1": True, "text-2": "not sure", "image-1": True}
+    item, *_, without_images = benchmark.items
     assert benchmark.metrics(item, values) == {"text_rate": 0.5, "image_rate": 1}
-    unread = _verdicts(benchmark, 0, yes, "?", yes)
+    unread = {**values, "text-2": None}
     assert benchmark.metrics(item, unread) == {"text_rate": None, "image_rate": 1}
     assert benchmark.metrics(item, {}) == {"text_rate": None, "image_rate": None}
-    values = _verdicts(benchmark, 2, yes, yes)
-    assert benchmark.metrics(benchmark.items[2], values) == {"text_rate": 1}
+    both = {"text-1": True, "text-2": True}
+    assert benchmark.metrics(without_images, both) == {"text_rate": 1}
 
 
 def test_three_averages_by_hand(benchmark: UEval) -> None:
@@ -90,22 +124,6 @@ def test_three_averages_by_hand(benchmark: UEval) -> None:
     assert numbers["item_weighted_average"] == 50
     assert set(benchmark.aggregate([]).values()) == {None}
     assert benchmark.aggregate([]).keys() == numbers.keys()
-
-
-def test_official_results_are_aggregated_again(tmp_path: Path) -> None:
-    rows = [
-        official_result("1", [True, False, "not sure"], [True]),
-        official_result("2", [True], []),
-    ]
-    path = tmp_path / "eval.json"
-    path.write_text(json.dumps({"items": rows, "summary": {}}))
-    numbers = summarize(read_results(path, {"1": "art", "2": "life"}))
-    assert (numbers["text_avg_rate"], numbers["image_avg_rate"]) == ((1 / 3 + 1) / 2, 1)
-    with pytest.raises(FoundryError, match="item 2 is none of UEval's"):
-        read_results(path, {"1": "art"})
-    path.write_text('{"items": [{"id": 1}]}')
-    with pytest.raises(FoundryError, match=r"items\.0\.text_score"):
-        read_results(path, {})
 
 
 def test_answers_are_written_as_the_scorer_reads_them(tmp_path: Path, benchmark: UEval) -> None:
@@ -131,20 +149,21 @@ def test_answers_of_the_official_generators(tmp_path: Path, benchmark: UEval) ->
     assert answers == {"1": (AnswerStep("Fold.", RED),), "2": (AnswerStep("Fold.", RED),)}
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
+def test_wrong_answers_are_one_line(tmp_path: Path, benchmark: UEval) -> None:
+    path = tmp_path / "theirs.json"
+    for content, problem in (
         ('[{"id": "1", "text_answer": "a", "image_answer": ["no.png"]}]', "picture of item 1"),
         ('[{"id": "9", "text_answer": "a", "image_answer": []}]', "answer 9 is to no item"),
         ('[{"id": "1"}]', "answer 0.text_answer"),
         ("[", "answer file"),
-    ],
-)
-def test_wrong_answers_are_one_line(
-    tmp_path: Path, benchmark: UEval, content: str, problem: str
-) -> None:
-    path = tmp_path / "theirs.json"
-    path.write_text(content)
-    with pytest.raises(FoundryError, match=problem) as info:
-        list(benchmark.read_answers(path))
-    assert "\n" not in str(info.value)
+    ):
+        path.write_text(content)
+        with pytest.raises(FoundryError, match=problem) as info:
+            list(benchmark.read_answers(path))
+        assert "\n" not in str(info.value)
+
+
+def test_real_items() -> None:
+    benchmark = UEval(real_files("INTERLEAVE_UEVAL"))
+    assert (len(benchmark.items), {i.group for i in benchmark.items}) == (1000, set(TASKS))
+    assert sum(len(calls) for _, calls in calls_of(benchmark)) == 10417

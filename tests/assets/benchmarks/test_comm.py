@@ -1,7 +1,6 @@
 """CoMM as the framework runs it: rounds of calls, scores, numbers, folders of answers."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +8,96 @@ import pytest
 from PIL import Image
 
 from assets.benchmarks.benchmark import Answer, AnswerStep, ItemMetrics
-from assets.benchmarks.comm import CoMM
-from assets.benchmarks.comm.judge import SCORES
-from assets.benchmarks.comm.layout import MARKER, split_steps
+from assets.benchmarks.comm import SCORES, CoMM, Task
 from schemas.errors import FoundryError
-from tests.assets.benchmarks.comm.comm_files import document, write_documents, write_images
+from tests.assets.benchmarks.official_files import comm_document, real_files, write_comm
 from warehouse import EncodedImage
 
-REAL = "INTERLEAVE_COMM"
 PINK = EncodedImage.of(Image.new("RGB", (8, 8), "pink"))
 ANSWER: Answer = (AnswerStep("Water them.", PINK), AnswerStep("Wait."), AnswerStep("", PINK))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_documents(tmp_path, [document(), document("18", dataset_type="instructables")])
-    for data_id in ("17", "18"):
-        write_images(tmp_path, data_id)
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("comm")
+    write_comm(path, [comm_document(), comm_document("18", dataset_type="instructables")])
+    return path
+
+
+def test_what_is_given_in_each_task(folder: Path) -> None:
+    given: dict[Task, tuple[list[str], int]] = {
+        1: ([f"({n}) <image>" for n in (1, 2, 3, 4)], 4),
+        2: ([f"({n}) Plant row {n}." for n in (1, 2, 3, 4)], 0),
+        3: ([f"({n}) Plant row {n}. <image>" for n in (1, 2)], 2),
+        4: ([], 0),
+    }
+    for task, (lines, images) in given.items():
+        item = CoMM(folder, task).items[0]
+        assert "about Indoor Gardens" in item.text
+        assert [line for line in item.text.split("\n") if line.startswith("(")] == lines
+        assert len(item.image_files) == item.text.count("<image>") == images
+        assert (item.item_id, item.group) == (f"17_task{task}", "wikihow")
+
+
+def test_documents_saved_by_torch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    write_comm(tmp_path, [comm_document()])
+    before = CoMM(tmp_path, 3).items
+    torch.save([comm_document()], tmp_path / "test.pt")
+    (tmp_path / "test.json").unlink()
+    assert CoMM(tmp_path, 3).items == before
+
+
+def test_documents_that_cannot_be_continued_are_left_out(tmp_path: Path) -> None:
+    text_only = [[{"type": "text", "content": "Plant."}]] * 4
+    documents = [comm_document("1", 1), comm_document("2", 20)]
+    documents += [comm_document("3", step_info=text_only), comm_document("4", 3)]
+    (item,) = CoMM(write_comm(tmp_path, documents), 3).items
+    assert (item.item_id, len(item.image_files)) == ("4_task3", 1)
+
+
+def test_a_title_may_be_in_the_summary_and_tags_are_no_images(tmp_path: Path) -> None:
+    tagged = [{"type": "text", "content": "A <image> of it"}]
+    for summary, topic in (([], "about 17,"), (tagged, "about A [image] of it,")):
+        write_comm(tmp_path, [comm_document(title=None, summary_info=summary)])
+        assert topic in CoMM(tmp_path, 4).items[0].text
+
+
+def test_images_known_only_by_their_url_are_named(tmp_path: Path) -> None:
+    write_comm(tmp_path, [comm_document()], images=False)
+    missing = r"item 17_task3: its picture 17_1.png is missing \(and 1 others\); download"
+    with pytest.raises(FoundryError, match=missing):
+        CoMM(tmp_path, 3)
+    url = [{"type": "image", "url": "http://x/a.png"}, {"type": "text", "content": "a"}]
+    write_comm(tmp_path, [comm_document(step_info=[url])], images=False)
+    with pytest.raises(FoundryError, match=r"its picture http://x/a\.png is missing; download"):
+        CoMM(tmp_path, 1)
+    assert len(CoMM(tmp_path, 4).items) == 1
+
+
+def test_wrong_documents_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(FoundryError, match="has 0 files of CoMM's documents"):
+        CoMM(tmp_path, 4)
+    cases: list[tuple[Any, str]] = [
+        ([], "has no items of comm-task4"),
+        ([comm_document(), comm_document()], "item 17_task4 is there twice"),
+        ([comm_document(step_info=[])], "item 1: step_info"),
+        ([comm_document("a/b")], "item 1: data_id"),
+        ([comm_document(step_info=[[{"type": "video"}]])], "item 1: step_info.0.0.type"),
+        ({"a": 1}, "is not a list"),
+    ]
+    for documents, problem in cases:
+        with pytest.raises(FoundryError, match=problem) as info:
+            CoMM(write_comm(tmp_path, documents, images=False), 4)
+        assert "\n" not in str(info.value)
+    for name in ("train.json", "val.json"):
+        write_comm(tmp_path, [], images=False).rename(tmp_path / name)
+    with pytest.raises(FoundryError, match="has 2 files"):
+        CoMM(tmp_path, 4)
 
 
 def test_three_rounds_of_calls_for_a_continuation(folder: Path) -> None:
-    benchmark = CoMM.open(folder, 3)
+    benchmark = CoMM(folder, 3)
     item = benchmark.items[0]
     shown, hidden = benchmark.calls(item, ANSWER, {})
     assert [image.image.size for image in shown.images] == [(512, 256)] * 2 + [(8, 8)] * 2
@@ -51,13 +118,13 @@ def test_three_rounds_of_calls_for_a_continuation(folder: Path) -> None:
 
 
 def test_more_descriptions_than_images(folder: Path) -> None:
-    benchmark = CoMM.open(folder, 4)
+    benchmark = CoMM(folder, 4)
     *_, call = benchmark.calls(benchmark.items[0], ANSWER[:1], {"descriptions": ["A.", "B."]})
     assert call.text.endswith("Description 2: B.\n(image missing)")
 
 
 def test_an_answer_without_images_is_asked_about_in_one_round(folder: Path) -> None:
-    benchmark = CoMM.open(folder, 4)
+    benchmark = CoMM(folder, 4)
     calls = benchmark.calls(benchmark.items[0], ANSWER[1:2], {})
     assert [call.name for call in calls] == ["document", "fidelity"]
     assert "(no images)" in calls[1].text
@@ -65,7 +132,7 @@ def test_an_answer_without_images_is_asked_about_in_one_round(folder: Path) -> N
 
 
 def test_texts_of_given_images(folder: Path) -> None:
-    benchmark = CoMM.open(folder, 1)
+    benchmark = CoMM(folder, 1)
     (call,) = benchmark.calls(benchmark.items[0], (AnswerStep("One."), AnswerStep("Two.")), {})
     assert call.text.endswith("(1) One.\n[image 1]\n(2) Two.\n[image 2]")
     value = benchmark.parse(call.name, '{"completeness": "NA", "text_fidelity": 8}')
@@ -75,7 +142,7 @@ def test_texts_of_given_images(folder: Path) -> None:
 
 
 def test_images_of_given_texts(folder: Path) -> None:
-    benchmark = CoMM.open(folder, 2)
+    benchmark = CoMM(folder, 2)
     call = benchmark.calls(benchmark.items[0], (AnswerStep("?", PINK),) * 6, {})[0]
     assert "(1) Plant row 1.\n[image 1]" in call.text
     assert (len(call.images), "?" in call.text.split("Answer:")[1]) == (4, False)
@@ -85,32 +152,30 @@ def test_images_of_given_texts(folder: Path) -> None:
 def test_a_judge_is_shown_ten_images(folder: Path) -> None:
     steps = tuple(AnswerStep(f"Step {n}.", PINK) for n in range(12))
     for task, last in ((3, 7), (4, 9)):
-        benchmark = CoMM.open(folder, task)  # type: ignore[arg-type]
+        benchmark = CoMM(folder, task)  # type: ignore[arg-type]
         call = benchmark.calls(benchmark.items[0], steps, {})[0]
         assert len(call.images) == 10
         assert call.text.endswith(f"Step {last}.\n[image 10]")
 
 
-@pytest.mark.parametrize(
-    ("call", "answer"),
-    [
+def test_answers_that_would_have_to_be_guessed(folder: Path) -> None:
+    benchmark, scores = CoMM(folder, 3), dict.fromkeys(SCORES[3], 9)
+    for call, answer in (
         ("document", json.dumps(dict.fromkeys(SCORES[2], 9))),  # without completeness
-        ("document", json.dumps({**dict.fromkeys(SCORES[3], 9), "style": 11})),
-        ("document", json.dumps({**dict.fromkeys(SCORES[3], 9), "style": "9"})),
-        ("document", json.dumps({**dict.fromkeys(SCORES[3], 9), "style": True})),
-        ("document", json.dumps(dict.fromkeys(SCORES[3], 9)) * 2),
+        ("document", json.dumps({**scores, "style": 11})),
+        ("document", json.dumps({**scores, "style": "9"})),
+        ("document", json.dumps({**scores, "style": True})),
+        ("document", json.dumps(scores) * 2),
         ("descriptions", '{"3": "A can.", "5": "Leaves."}'),
         ("descriptions", '{"3": ""}'),
         ("fidelity", '{"images": [5]}'),
         ("fidelity", "5"),
-    ],
-)
-def test_answers_that_would_have_to_be_guessed(folder: Path, call: str, answer: str) -> None:
-    assert CoMM.open(folder, 3).parse(call, answer) is None
+    ):
+        assert benchmark.parse(call, answer) is None, answer
 
 
 def test_means_of_all_items_and_of_groups(folder: Path) -> None:
-    benchmark = CoMM.open(folder, 1)
+    benchmark = CoMM(folder, 1)
     items = [
         ItemMetrics("17_task1", "wikihow", {"completeness": 4.0, "text_fidelity": 5.0}),
         ItemMetrics("18_task1", "instructables", {"completeness": None, "text_fidelity": None}),
@@ -127,7 +192,7 @@ def test_means_of_all_items_and_of_groups(folder: Path) -> None:
 
 
 def test_answers_are_written_as_the_scorer_reads_them(tmp_path: Path, folder: Path) -> None:
-    benchmark = CoMM.open(folder, 3)
+    benchmark = CoMM(folder, 3)
     path = benchmark.write_answers(tmp_path / "out", "ours", [("17_task3", ANSWER)])
     content = json.loads((path / "17_task3" / "results.json").read_text())
     assert content["model_input"].count("<IMAGE>") == 2
@@ -145,7 +210,7 @@ def test_answers_are_written_as_the_scorer_reads_them(tmp_path: Path, folder: Pa
 
 
 def test_numbers_within_a_text_are_no_steps(tmp_path: Path, folder: Path) -> None:
-    benchmark = CoMM.open(folder, 4)
+    benchmark = CoMM(folder, 4)
     answer = (AnswerStep("Take (2) cups."), AnswerStep("Mix (9)"))
     path = benchmark.write_answers(tmp_path, "ours", [("17_task4", answer)])
     ((_, again),) = benchmark.read_answers(path)
@@ -160,7 +225,7 @@ def test_answers_of_others(tmp_path: Path, folder: Path) -> None:
     output = "Sure! (1) Use (5) cups. <IMAGE> <IMAGE> (2) Mix. <IMAGE> (3)"
     content = {"model_output": output, "prediction_image_list": ["a.png", "b.png"]}
     (theirs / "results.json").write_text(json.dumps(content))
-    ((_, answer),) = CoMM.open(folder, 4).read_answers(tmp_path / "theirs")
+    ((_, answer),) = CoMM(folder, 4).read_answers(tmp_path / "theirs")
     assert answer == (
         AnswerStep("Use (5) cups.", PINK),
         AnswerStep("", PINK),
@@ -170,7 +235,7 @@ def test_answers_of_others(tmp_path: Path, folder: Path) -> None:
 
 
 def test_wrong_answers_are_one_line(tmp_path: Path, folder: Path) -> None:
-    benchmark = CoMM.open(folder, 4)
+    benchmark = CoMM(folder, 4)
     with pytest.raises(FoundryError, match="is not a folder; give a system's answers"):
         list(benchmark.read_answers(tmp_path / "none"))
     path = benchmark.write_answers(tmp_path, "ours", [("17_task4", ANSWER)])
@@ -178,18 +243,19 @@ def test_wrong_answers_are_one_line(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(FoundryError, match=r"predict_1\.png: picture of item 17_task4 cannot"):
         list(benchmark.read_answers(path))
     (path / "17_task4" / "results.json").write_text("{}")
-    with pytest.raises(FoundryError, match=r"results\.json: model_output"):
+    with pytest.raises(FoundryError, match=r"results\.json: answer model_output"):
         list(benchmark.read_answers(path))
     (path / "17_task4").rename(path / "99_task4")
     with pytest.raises(FoundryError, match="answer 99_task4 is to no item of comm-task4"):
         list(benchmark.read_answers(path))
 
 
-@pytest.mark.parametrize(("task", "steps"), [(1, 5), (2, 5), (3, 3), (4, 5)])
-def test_real_answers(task: int, steps: int) -> None:
-    if REAL not in os.environ:
-        pytest.skip(f"{REAL} names no copy of CoMM's repository")
-    file = Path(os.environ[REAL]) / f"eval/example/data_id_task{task}/results.json"
-    content = json.loads(file.read_text())
-    assert len(split_steps(content["model_output"])) == steps
-    assert content["model_output"].count(MARKER) == len(content["prediction_image_list"])
+def test_real_answers() -> None:
+    folder = real_files("INTERLEAVE_COMM") / "eval/example"
+    steps: dict[Task, int] = {1: 5, 2: 5, 3: 3, 4: 5}
+    for task, count in steps.items():
+        content = json.loads((folder / f"data_id_task{task}/results.json").read_text())
+        answers = dict(CoMM(folder.parents[1], task).answers_in(folder))
+        images = sum(step.image is not None for step in answers[f"data_id_task{task}"])
+        assert len(answers[f"data_id_task{task}"]) >= count
+        assert images == len(content["prediction_image_list"])

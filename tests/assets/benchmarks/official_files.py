@@ -1,0 +1,163 @@
+"""Small files in the form of the benchmarks' official ones, and the real ones where named."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from warehouse import EncodedImage
+
+RED, BLUE = (EncodedImage.of(Image.new("RGB", (8, 8), colour)) for colour in ("red", "blue"))
+
+
+def real_files(variable: str) -> Path:
+    """A copy of the official repository or data set; skips the test where there is none."""
+    if variable not in os.environ:
+        pytest.skip(f"{variable} names no copy of the official files")
+    return Path(os.environ[variable])
+
+
+def comm_document(data_id: str = "17", steps: int = 4, **changes: Any) -> dict[str, Any]:
+    """Steps of a text and an image each, `images/<data_id>_<step>.png`."""
+    return {
+        "data_id": data_id,
+        "dataset_type": "wikihow",
+        "title": "Indoor Gardens",
+        "summary_info": [{"type": "text", "content": "Grow inside."}],
+        "step_info": [
+            [
+                {"type": "text", "content": f"Plant\n row {number}."},
+                {"type": "image", "url": "http://x", "image_path": f"{data_id}_{number}.png"},
+            ]
+            for number in range(1, steps + 1)
+        ],
+        **changes,
+    }
+
+
+def write_comm(folder: Path, documents: Any, images: bool = True) -> Path:
+    """The file of the documents, and four images of each."""
+    path = folder / "test.json"
+    path.write_text(json.dumps(documents))
+    (folder / "images").mkdir(exist_ok=True)
+    for document in documents if images else ():
+        for number, colour in enumerate(("red", "green", "blue", "black"), 1):
+            image = Image.new("RGB", (1024, 512), colour)
+            image.save(folder / "images" / f"{document['data_id']}_{number}.png")
+    return path
+
+
+def opening_record(data_id: int = 7, text: str = "", **changes: Any) -> dict[str, Any]:
+    """A line of a data file: two input parts, the first with a picture (or `text` alone), and
+    three steps."""
+    picture = {
+        "image": "./images/Stories/7-i-1.jpg",
+        "text": "Go on. <BEGIN> A fox woke up. <image>",
+    }
+    asked = [{"image": None, "text": text}] if text else [picture]
+    asked += [] if text else [{"image": None, "text": "It was hungry."}]
+    return {
+        "total_uid": f"0301{data_id:03d}",
+        "meta_task_id": "3",
+        "meta_task_name": "Multimodal Content Completion",
+        "subtask_id": "1",
+        "subtask_name": "Storybook Completion",
+        "data_id": str(data_id),
+        "conversations": [
+            {"input": asked},
+            {"output": [{"image": f"./images/o-{n}.jpg", "text": f"{n} <image>"} for n in "123"]},
+        ],
+        **changes,
+    }
+
+
+def write_opening(folder: Path, records: list[dict[str, Any]]) -> Path:
+    """The test items and the picture of their inputs; returns the data file."""
+    images = folder / "images" / "Stories"
+    images.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (40, 20), "red").save(images / "7-i-1.jpg")
+    path = folder / "test_data.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in records))
+    return path
+
+
+def ueval_row(item_id: str = "1", task: str = "art", **changes: Any) -> dict[str, Any]:
+    """A row with two criteria for the text and one for the images."""
+    return {
+        "id": item_id,
+        "task": task,
+        "prompt": f"How to fold a boat ({item_id})?",
+        "text_rubrics": ["Names the paper.", "Has four steps."],
+        "image_rubrics": ["Every image shows a fold."],
+        "text_ref": "Fold it.",
+        "image_ref": [],
+        **changes,
+    }
+
+
+def write_ueval(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    path = folder / "test.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in rows))
+    return path
+
+
+RISE_COLOURS = {"before.png": "red", "right.png": "green"}
+
+
+def rise_row(category: str, number: int, /, **changes: Any) -> dict[str, Any]:
+    """A row of the data file, with the reference that its category usually has."""
+    reference = "reference_txt" if category == "logical" else "reference"
+    return {
+        "index": f"{category}_reasoning_{number}",
+        "category": f"{category}_reasoning",
+        "instruction": f"Do {number}.",
+        "image": "before.png",
+        reference: f"Result {number}",
+        **changes,
+    }
+
+
+# One of each way in which items are judged.
+RISE_ROWS = [
+    rise_row("temporal", 1),
+    rise_row("causal", 2, reasoning_img=True),
+    rise_row("spatial", 3, consistency_free=True),
+    rise_row("spatial", 4, reference_img="right.png"),
+    rise_row("logical", 5),
+    rise_row("logical", 6, reference_txt=None, reference_img="right.png"),
+]
+
+
+def write_rise(folder: Path, rows: list[dict[str, Any]] = RISE_ROWS) -> Path:
+    """The data file with its pictures."""
+    folder.mkdir(exist_ok=True)
+    for name, colour in RISE_COLOURS.items():
+        Image.new("RGB", (40, 20), colour).save(folder / name)
+    (folder / "data_total.json").write_text(json.dumps(rows))
+    return folder
+
+
+def write_wise(folder: Path) -> Path:
+    """A copy of the repository with ten prompts of both versions."""
+    areas = {
+        "cultural_common_sense": (2, 1, 400),
+        "spatio-temporal_reasoning": (401, 568, 700),
+        "natural_science": (701, 801, 901, 1000),
+    }
+    for place, suffix in (("WISE_legacy/data", ""), ("data_verified", "_verified")):
+        (folder / place).mkdir(parents=True)
+        for area, ids in areas.items():
+            rows = [
+                {
+                    "Prompt": f"Prompt {number} of {place}",
+                    "Explanation": f"Means {number}",
+                    "Category": "Some",
+                    "prompt_id": number,
+                }
+                for number in ids
+            ]
+            (folder / place / f"{area}{suffix}.json").write_text(json.dumps(rows))
+    return folder
