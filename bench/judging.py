@@ -72,7 +72,7 @@ class _OneQuestion(Benchmark):
     def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
         raise NotImplementedError  # nothing is written here
 
-    def read_answers(self, source: Path) -> Iterator[tuple[str, Answer]]:
+    def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
         raise NotImplementedError  # nothing is read here
 
 

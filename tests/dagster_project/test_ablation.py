@@ -20,7 +20,7 @@ from inference.calls.progress import NullProgress
 from schemas import FoundryError
 from schemas.benchmarks import BENCHMARK_RESULTS
 from schemas.training import CHECKPOINTS, EVALUATIONS
-from tests.assets.benchmarks.ueval.ueval_files import row, write_rows
+from tests.assets.benchmarks.official_files import ueval_row, write_ueval
 from tests.dagster_project.conftest import trained_foundry
 from tests.helpers.command import interleave
 from tests.helpers.fake_launcher import FakeLauncher
@@ -115,10 +115,12 @@ def hosted(foundry, tmp_path, monkeypatch):
     """A profile with an oracle and a judge at a server, and two items of UEval's form."""
     monkeypatch.setenv("TEST_KEY", KEY)
     items = [
-        row("1", "art", prompt="How to build a snowman?"),
-        row("2", "space", prompt="How does a flower grow?", image_rubrics=["It is a flower."]),
+        ueval_row("1", "art", prompt="How to build a snowman?"),
+        ueval_row(
+            "2", "space", prompt="How does a flower grow?", image_rubrics=["It is a flower."]
+        ),
     ]
-    source = write_rows(tmp_path, items)
+    source = write_ueval(tmp_path, items)
     profile = yaml.safe_load(Path(foundry.profile).read_text())
     variants = ["generator_only", "oracle_gemini", "oracle_gpt", "untrained", "full_rl", "t_max_5"]
     profile["evaluation"]["ablation"] = {"variants": variants}

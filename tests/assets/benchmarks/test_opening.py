@@ -65,13 +65,15 @@ def test_damaged_files_are_one_line(tmp_path: Path) -> None:
         ({"conversations": [{"input": []}, {"output": []}]}, "item 2: conversations.0.input"),
         ({"meta_task_id": "three"}, "item 2: meta_task_id"),
         ({"rubric": "?"}, "item 2: rubric"),
-        ({"total_uid": "0301007", "data_id": "7"}, "item 0301007 is there twice"),
     ]
     for changes, problem in cases:
-        path = write_opening(tmp_path, [opening_record(7), opening_record(8, **changes)])
+        path = write_opening(tmp_path, [opening_record(7), {**opening_record(8), **changes}])
         with pytest.raises(FoundryError, match=f"^{path}: {problem}") as info:
             Opening(tmp_path)
         assert "\n" not in str(info.value)
+    write_opening(tmp_path, [opening_record(7)] * 2)
+    with pytest.raises(FoundryError, match="item 0301007 is there twice"):
+        Opening(tmp_path)
     for content, problem in (
         (b"", "has no items"),
         (b'{"total_uid": ', "cannot be read"),
@@ -244,10 +246,9 @@ def test_real_scores_give_the_official_table(real: Path, folder: Path) -> None:
     by_system: dict[str, list[ItemMetrics]] = {}
     for row in json.loads((arena / "gpt-score_results.json").read_text()):
         scores = {name: entry["Score"] for name, entry in (row["score"] or {}).items()}
-        complete = (
-            scores if scores.keys() == set(CRITERIA) and None not in scores.values() else None
-        )
-        metrics = benchmark.metrics(benchmark.items[0], {"score": complete})
+        known = [name for name in CRITERIA if scores.get(name) is not None]
+        complete = {"score": scores if len(known) == len(CRITERIA) else None}
+        metrics = benchmark.metrics(benchmark.items[0], complete)
         by_system.setdefault(row["model"]["name"], []).append(ItemMetrics("", "", metrics))
     with (arena / "model_score_summaries.csv").open() as file:
         table = list(csv.DictReader(file))
