@@ -9,7 +9,8 @@ import typer
 from .options import HomeOption
 
 if TYPE_CHECKING:
-    from inference.servers.vllm import ServableAgent, ServerSettings
+    from inference.servers.settings import AgentServer
+    from inference.servers.vllm import Address, ServableAgent
     from warehouse import Home
 
 _LINE_LENGTH = 100  # of vLLM's log, in the moving status line
@@ -44,25 +45,26 @@ def serve(
 ) -> None:
     """Serve a planner or critic with vLLM, which is installed on first use, until Ctrl-C."""
     from inference import environments
-    from inference.servers.vllm import ServerSettings, find_model
+    from inference.servers.settings import AgentServer
+    from inference.servers.vllm import Address, find_model
     from warehouse import Home
 
     model = find_model(checkpoint, Home(home), version)
     gpus = min(1, environments.gpus()) if gpus is None else gpus
-    settings = ServerSettings(
-        host=host, port=port, gpus=gpus, max_length=max_length, flags=tuple(flags or ())
-    )
-    serve_in_terminal(model, settings, Home(home))
+    chosen = {"gpus": gpus, "max_length": max_length, "flags": tuple(flags or ())}
+    settings = AgentServer.model_validate({"kind": "agents", "model": model.name, **chosen})
+    serve_in_terminal(model, settings, Address(host, port), Home(home))
 
 
-def serve_in_terminal(model: "ServableAgent", settings: "ServerSettings", home: "Home") -> None:
+def serve_in_terminal(
+    model: "ServableAgent", settings: "AgentServer", address: "Address", home: "Home"
+) -> None:
     """Serve until SIGINT or SIGTERM; standard output gets only the profile lines to copy.
     FoundryError: the model cannot be served, or the server ended."""
     from rich.console import Console
     from rich.markup import escape
 
-    from inference.servers.server_process import serve
-    from inference.servers.vllm import profile_lines
+    from inference.servers.vllm import profile_lines, serve
 
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.default_int_handler)
@@ -75,10 +77,12 @@ def serve_in_terminal(model: "ServableAgent", settings: "ServerSettings", home: 
                 def show(line: str) -> None:
                     status.update(f"{title} [dim]{escape(line[:_LINE_LENGTH])}[/]")
 
-                server = stack.enter_context(serve(model, settings, home, console.print, show))
+                server = stack.enter_context(
+                    serve(model, settings, address, home, console.print, show)
+                )
             console.print(f"{model.name} is served at {server.url} (log: {server.log})")
             console.print("A profile uses it with these lines, and `openai` under its roles:\n")
-            print(profile_lines(model, settings), flush=True)
+            print(profile_lines(model, settings, address), flush=True)
             server.wait()
     except KeyboardInterrupt:
         console.print(f"{model.name} is no longer served")

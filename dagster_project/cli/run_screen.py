@@ -19,7 +19,7 @@ from assets.trajectories.contact_sheet import write_showcase
 from assets.trajectories.estimate import Estimate, GrpoEstimate, estimate
 from assets.trajectories.forecast import LedgerForecast
 from inference.calls.forecast import MIN_PROMPTS, MIN_SHARDS, usd_range
-from inference.servers.instance import server_folders
+from inference.servers.instance import home_servers
 from schemas import TABLES
 from schemas.trajectories import ATTEMPTS
 from warehouse import Home
@@ -211,7 +211,7 @@ def _reporting_servers(home: Home, announce: Callable[[str], object]) -> Iterato
 
 
 def _server_states(home: Home) -> Iterator[tuple[str, str]]:
-    for folder in server_folders(home):
+    for folder in home_servers(home):
         if state := folder.state():
             note = f", {state.note}" if state.state in ("waiting", "failed") and state.note else ""
             yield f"{folder.spec.name} ({folder.spec.model})", f"{state.state}{note}"

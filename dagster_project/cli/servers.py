@@ -10,7 +10,7 @@ from schemas import FoundryError
 from .options import HomeOption
 
 if TYPE_CHECKING:
-    from inference.servers.instance import ServerFolder
+    from inference.servers.instance import ServerInstance
 
 
 def servers(
@@ -23,15 +23,15 @@ def servers(
     from rich.console import Console
     from rich.table import Table
 
-    from inference.servers.instance import server_folders
+    from inference.servers.instance import home_servers
     from warehouse import Home
 
-    running = [(folder, row) for folder in server_folders(Home(home)) if (row := _row(folder))]
-    stopped = [folder for folder, row in running if row[0] == stop]
+    running = [(server, row) for server in home_servers(Home(home)) if (row := _row(server))]
+    stopped = [server for server, row in running if row[0] == stop]
     if stop and not stopped:
         raise FoundryError(f"no server {stop} runs in {home}: `interleave servers` lists them")
-    for folder in stopped:
-        folder.stop()
+    for server in stopped:
+        server.stop()
     grid = Table("name", "model", "GPUs", "state", "address", "since", "note", box=None)
     for _, row in running:
         grid.add_row(*row)
@@ -41,14 +41,14 @@ def servers(
         console.print(f"Stopping: {stop}")
 
 
-def _row(folder: "ServerFolder") -> tuple[str, ...] | None:
+def _row(server: "ServerInstance") -> tuple[str, ...] | None:
     """None: the server does not run, and its last end was no failure."""
-    spec, state = folder.spec, folder.state()
+    spec, state = server.spec, server.state()
     count, ray = len(spec.settings.gpus), spec.settings.ray
     devices = f"{count} of Ray" if ray else ", ".join(map(str, spec.settings.gpus))
     served = spec.name, spec.model, devices if count else "CPU"
     if state is None:
         note = f"until a node has {count} free GPUs"
-        return (*served, "queued", "", "", note) if folder.host.is_queued() else None
+        return (*served, "queued", "", "", note) if server.host.is_queued() else None
     since = f"{datetime.fromtimestamp(state.since):%d %b %H:%M:%S}"
     return *served, state.state, state.url or "", since, state.note

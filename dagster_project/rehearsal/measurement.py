@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from inference.servers.instance import server_folders
+from inference.servers.instance import home_servers
 from warehouse import Home
 
 _POLL_SECONDS = 0.5
@@ -49,7 +49,7 @@ def measured(home: Home) -> Iterator[Measured]:
 
 def _resident_bytes(home: Home) -> int:
     roots = [psutil.Process()]
-    for folder in server_folders(home):
+    for folder in home_servers(home):
         if (state := folder.state()) and folder.is_supervised:
             with suppress(psutil.NoSuchProcess):
                 roots.append(psutil.Process(state.pid))

@@ -15,7 +15,7 @@ import yaml
 from assets.core.foundry import FoundryResource
 from assets.core.node import Node
 from assets.core.profile import load_profile
-from inference.servers.instance import server_folders
+from inference.servers.instance import home_servers
 from schemas import FoundryError
 from schemas.training import CHECKPOINTS
 from warehouse import Home
@@ -101,7 +101,7 @@ def rehearse(
 
 def stop_servers(home: Home) -> None:
     """End the servers of a home, and wait until they have ended."""
-    folders = [folder for folder in server_folders(home) if folder.is_supervised]
+    folders = [folder for folder in home_servers(home) if folder.is_supervised]
     for folder in folders:
         folder.stop()
     deadline = time.monotonic() + _STOP_SECONDS

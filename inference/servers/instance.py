@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,11 +28,10 @@ from warehouse.atomic import atomic_write
 
 from ..calls.hashing import content_digest
 from ..roles import BackendError
-from .ray_jobs import RayHost
+from .hosts import Held, LocalHost, ServerHost
+from .ray_host import RayHost
 from .settings import ServerSpec, ServerState
-from .supervisors import Held, LocalHost, SupervisorHost
 
-SUPERVISOR = "inference.servers.supervisor"  # a process of its own, which imports this one
 SUPERVISOR_LOCK, LEASE, USERS = "supervisor", "lease", "users"
 _TAKING = "supervisor-start"
 _SPEC, _STATE, _KEY = "server.json", "state.json", "key"
@@ -56,18 +56,18 @@ class Lease:
 
     url: str
     key: str = field(repr=False)
-    folder: "ServerFolder" = field(repr=False)
+    server: "ServerInstance" = field(repr=False)
     supervisor: int = field(repr=False)
     lock: Held = field(repr=False)
 
     @property
     def is_valid(self) -> bool:
         """Whether the server that was leased still runs, as far as its state says."""
-        state = self.folder.state()
+        state = self.server.state()
         return state is not None and (state.pid, state.url) == (self.supervisor, self.url)
 
     async def is_reachable(self) -> bool:
-        """Whether it accepts connections: of a dead node nothing else says so at once."""
+        """Whether it accepts connections: of one that has just died nothing else says so."""
         return await _accepts(self.url)
 
     def release(self) -> None:
@@ -75,30 +75,33 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class ServerFolder:
-    """The files of one server.
+class ServerInstance:
+    """A server as a profile describes it, with one model, in a home.
 
     Args:
-        host: where its supervisor runs.
+        path: its folder.
     """
 
     path: Path
-    host: SupervisorHost
+    spec: ServerSpec
 
     @classmethod
-    def of(cls, path: Path, spec: ServerSpec) -> "ServerFolder":
-        if (ray := spec.settings.ray) is None:
-            return cls(path, LocalHost(SUPERVISOR, path))
-        return cls(path, RayHost(SUPERVISOR, path, ray, spec.settings.reserved_gpus))
+    def of(cls, spec: ServerSpec, home: Home) -> "ServerInstance":
+        """Its folder is named by all that it is: changed settings, but not another price, make
+        another server."""
+        digest = content_digest(
+            spec.model_dump(mode="json", exclude={"settings": {"gpu_hour_usd"}})
+        )
+        return cls(home.local.absolute() / "servers" / f"{spec.name}-{digest[:8]}", spec)
 
     @classmethod
-    def at(cls, path: Path) -> "ServerFolder":
-        """That of a server that was started once."""
-        return cls.of(path, ServerSpec.model_validate_json((path / _SPEC).read_bytes()))
+    def at(cls, path: Path) -> "ServerInstance":
+        """That of a folder: a server that was started once."""
+        return cls(path, ServerSpec.model_validate_json((path / _SPEC).read_bytes()))
 
-    @property
-    def spec(self) -> ServerSpec:
-        return ServerSpec.model_validate_json((self.path / _SPEC).read_bytes())
+    @cached_property
+    def host(self) -> ServerHost:
+        return (RayHost if self.spec.settings.ray else LocalHost)(self.path, self.spec)
 
     def state(self) -> ServerState | None:
         """What the server does; None: it does not run, and its last end was no failure."""
@@ -151,60 +154,45 @@ class ServerFolder:
             draft.unlink()
         return path.read_text("utf-8")
 
-
-@dataclass(frozen=True)
-class ServerInstance:
-    """A server as a profile describes it, with one model, in a home."""
-
-    spec: ServerSpec
-    folder: ServerFolder
-
-    @classmethod
-    def of(cls, spec: ServerSpec, home: Home) -> "ServerInstance":
-        """Its folder is named by all that it is: changed settings, but not another price, make
-        another server."""
-        digest = content_digest(
-            spec.model_dump(mode="json", exclude={"settings": {"gpu_hour_usd"}})
-        )
-        name = f"{spec.name}-{digest[:8]}"
-        return cls(spec, ServerFolder.of(home.local.absolute() / "servers" / name, spec))
-
     async def lease(self) -> Lease:
         """Start the server unless it runs, and wait until it is ready, which can take minutes.
 
         Raises:
             BackendError: it cannot be started: the reason in one line, and the path of its log.
         """
-        self.folder.path.mkdir(parents=True, exist_ok=True)
-        key = self.folder.key()
-        users = self.folder.path / USERS
+        self.path.mkdir(parents=True, exist_ok=True)
+        key = self.key()
+        users = self.path / USERS
         if users not in _uses:
             use = await self._shared_lock(users)
             if _uses.setdefault(users, use) is not use:
                 use.release()
-        lock = await self._shared_lock(self.folder.path / LEASE)
+        lock = await self._shared_lock(self.path / LEASE)
         try:
             state = await self._ready()
         except BaseException:
             lock.release()
             raise
-        return Lease(state.url or "", key, self.folder, state.pid, lock)
+        return Lease(state.url or "", key, self, state.pid, lock)
 
     async def _ready(self) -> ServerState:
-        earlier, starts, logged = self.folder.state(), 0, ""
+        state, starts, logged = self.state(), 0, ""
+        # A run that failed before this call, or dies after it was ready, is followed by another.
+        ended = state.pid if state and state.state == "failed" else None
         unreachable_at: float | None = None
         while True:
-            state = self.folder.state()
+            state = self.state()
             if state and state.state == "ready":
-                if not self.folder.host.is_remote or await _accepts(state.url or ""):
+                if await _accepts(state.url or ""):
                     return state
+                ended = state.pid
                 unreachable_at = unreachable_at or time.monotonic()
                 if time.monotonic() - unreachable_at > _UNREACHABLE_SECONDS:
                     raise BackendError(
                         f"server {self.spec.name} is ready at {state.url}, but this machine "
                         "cannot connect to it: let it through the firewall"
                     )
-            elif state and state.state == "failed" and state != earlier:
+            elif state and state.state == "failed" and state.pid != ended:
                 raise BackendError(f"server {self.spec.name} cannot be used: {state.note}")
             note = f"{state.state} {state.note}".strip() if state else "starting"
             if logged != (logged := note):
@@ -213,30 +201,30 @@ class ServerInstance:
                 if starts == _STARTS:
                     raise BackendError(
                         f"the supervisor of server {self.spec.name} ended without a reason (log: "
-                        f"{self.folder.host.log})"
+                        f"{self.host.log})"
                     )
                 await asyncio.to_thread(self._start)
                 starts += 1
             await asyncio.sleep(_POLL_SECONDS)
 
     def _is_down(self) -> bool:
-        return not self.folder.is_supervised and not self.folder.host.is_starting()
+        return not self.is_supervised and not self.host.is_starting()
 
     def _start(self) -> None:
-        atomic_write(self.folder.path / _SPEC, self.spec.model_dump_json(indent=2))
-        self.folder.host.start()
+        atomic_write(self.path / _SPEC, self.spec.model_dump_json(indent=2))
+        self.host.start()
 
     async def _shared_lock(self, path: Path) -> Held:
         """Waits while the supervisor looks whether it is free, or stops the server."""
-        while (lock := self.folder.host.locks.try_lock(path, shared=True)) is None:
+        while (lock := self.host.locks.try_lock(path, shared=True)) is None:
             await asyncio.sleep(_POLL_SECONDS)
         return lock
 
 
-def server_folders(home: Home) -> Iterator[ServerFolder]:
+def home_servers(home: Home) -> Iterator[ServerInstance]:
     """All servers of a home that were ever started."""
     for path in sorted((home.local.absolute() / "servers").glob(f"*/{_SPEC}")):
-        yield ServerFolder.at(path.parent)
+        yield ServerInstance.at(path.parent)
 
 
 async def _accepts(url: str) -> bool:

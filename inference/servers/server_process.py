@@ -1,10 +1,14 @@
-"""A server as a child process: starts it, waits until it is ready, and ends it."""
+"""A server as a child process: starts it, waits until it is ready, and ends it.
+
+Its parent may be killed: between them is a driver, `python -m inference.servers.server_process
+COMMAND.json`, which runs the server as long as its own parent lives, and ends with its exit code.
+"""
 
 import http.client
 import json
 import re
-import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,22 +17,24 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from schemas import FoundryError
-from warehouse import Home
 from warehouse.atomic import atomic_write
-from warehouse.file_lock import exclusive_lock
 
-from ..environments import ensure_environment, gpus
-from . import driver
-from .processes import DRIVER_LOG, exit_reason, log_tail, supervised_driver
-from .vllm import ServableAgent, ServerSettings, vllm_command, vllm_variables
+from .processes import (
+    DRIVER_LOG,
+    exit_reason,
+    log_tail,
+    prepare_driver,
+    program_of_driver,
+    supervised_driver,
+)
 
 _GRACE_SECONDS = 15.0
 _POLL_SECONDS = 0.5
 _HEALTH_TIMEOUT_SECONDS = 5.0
 _TAIL_BYTES = 4096
 _COMMAND = "command.json"
-_REMEDY = "give it more memory or --gpus, or a smaller --max-length"
-_MANAGED_REMEDY = "give it more `gpus` or `memory` in the profile, or a smaller `max_length`"
+_MODULE = "inference.servers.server_process"
+_REMEDY = "give it more `gpus` or `memory` in the profile, or a smaller `max_length`"
 # The engine logs its exception; the server's own only says that there was one.
 _ENGINE_FAILED = "Engine core initialization failed"
 _ENGINE_EXCEPTION = re.compile(
@@ -59,7 +65,7 @@ class ServerCommand:
     variables: Mapping[str, str]
     url: str
     health: str
-    remedy: str = _MANAGED_REMEDY
+    remedy: str = _REMEDY
 
     def is_ready(self) -> bool:
         health = urlsplit(self.health)
@@ -105,45 +111,14 @@ class RunningServer:
 
 
 @contextmanager
-def serve(
-    model: ServableAgent,
-    settings: ServerSettings,
-    home: Home,
-    announce: Callable[[str], object],
-    starting: Callable[[str], object] = lambda line: None,
-) -> Iterator[RunningServer]:
-    """vLLM, ready; leaving the context, or the end of this process, ends it.
-
-    Args:
-        home: its log is written below it.
-        announce: called with a line when its environment is being installed.
-        starting: called with the newest line of its log until it is ready.
-
-    Raises:
-        ServerFailedError: the port is taken, there are fewer GPUs, or vLLM ended.
-        FoundryError: its environment cannot be installed.
-    """
-    if settings.gpus > gpus():
-        raise ServerFailedError(
-            f"there are {gpus()} GPUs here, not {settings.gpus}; --gpus 0 serves on the CPU"
-        )
-    with _reserved_port(home.local / "serving" / str(settings.port), settings) as folder:
-        python = ensure_environment("agents", "gpu" if settings.gpus else "cpu", announce)
-        arguments, variables = vllm_command(python, model, settings), vllm_variables(python, model)
-        health = f"{settings.local_url}/health"
-        command = ServerCommand("vLLM", arguments, variables, settings.url, health, _REMEDY)
-        with run_server(command, folder, starting) as server:
-            yield server
-
-
-@contextmanager
 def run_server(
     command: ServerCommand, folder: Path, starting: Callable[[str], object]
 ) -> Iterator[RunningServer]:
-    """A server that is ready; `starting`: see `serve`; what it raises ends the server.
+    """A server that is ready; leaving the context ends it.
 
     Args:
         folder: absolute; its log is written there.
+        starting: called with the newest line of its log until it is ready; what it raises ends it.
 
     Raises:
         ServerFailedError: the server ended.
@@ -152,7 +127,7 @@ def run_server(
     content = {"command": list(command.command), "variables": dict(command.variables)}
     atomic_write(job, json.dumps(content))
     log.unlink(missing_ok=True)
-    with supervised_driver(driver.__name__, job, {}, _GRACE_SECONDS) as process:
+    with supervised_driver(_MODULE, job, {}, _GRACE_SECONDS) as process:
         server = RunningServer(command, log, process)
         while not command.is_ready():
             if (code := process.poll()) is not None:
@@ -162,30 +137,19 @@ def run_server(
         yield server
 
 
-@contextmanager
-def _reserved_port(folder: Path, settings: ServerSettings) -> Iterator[Path]:
-    """The working folder of the port's only server: nothing listens there, none of ours starts."""
-    folder.mkdir(parents=True, exist_ok=True)
-    in_use = ServerFailedError(
-        f"cannot listen on port {settings.port} of {settings.host}: it is in use, or not allowed; "
-        "choose another with --port"
-    )
-    with exclusive_lock(folder / "server.lock", in_use):
-        try:
-            _check_free(settings)
-        except OSError as error:
-            raise in_use from error
-        yield folder.absolute()
-
-
-def _check_free(settings: ServerSettings) -> None:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((settings.host, settings.port))
-
-
 def newest_line(log: Path) -> str:
     """The last line of a log, without time and source; empty where there is none."""
     lines = re.split(r"[\r\n]+", log_tail(log, _TAIL_BYTES).strip())
     return _PREFIX.sub("", lines[-1]).strip()
+
+
+def main(file: Path) -> int:
+    prepare_driver()
+    job = json.loads(file.read_bytes())
+    with program_of_driver(job["command"], job["variables"], file.parent / DRIVER_LOG) as server:
+        code = server.wait()
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

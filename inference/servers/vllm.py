@@ -8,15 +8,17 @@ import os
 import re
 import shutil
 import socket
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
-from pydantic import Field
 
-from schemas.yaml_config import ConfigModel
 from warehouse import Home
+from warehouse.file_lock import exclusive_lock
 
 from ..backends.checkpoint.manifest import (
     MANIFEST_FILE,
@@ -28,6 +30,9 @@ from ..backends.checkpoint.manifest import (
     usable_folder,
 )
 from ..backends.checkpoint.served import ROLES, has_role, prompting
+from ..environments import ensure_environment, gpus
+from .server_process import RunningServer, ServerCommand, ServerFailedError, run_server
+from .settings import AgentServer
 
 TEMPLATE = Path(__file__).with_name("chat.jinja")
 # Default limit of the context length: memory grows with it.
@@ -39,33 +44,19 @@ _CPU_CACHE_BYTES = 1024**3
 _USED_MEMORY = 0.9  # of a share; the rest is for what vLLM does not count, such as CUDA itself
 # Where white space between the parts is allowed, a model can fill its answer with it.
 _STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
-_GPU_CONCURRENCY, _CPU_CONCURRENCY = 128, 16
 _HUB_ID = re.compile(r"[^/]*[^/.~][^/]*/[^/]+")  # owner/name, not ./name or ~/name
 _ANY_ADDRESS = ("0.0.0.0", "::", "")
 # vLLM reads the API key that it requires from this variable.
 _KEY_VARIABLE = "VLLM_API_KEY"
+_REMEDY = "give it more memory or --gpus, or a smaller --max-length"
 _SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
 
 
-class ServerSettings(ConfigModel):
-    """Address and hardware of a server."""
+class Address(NamedTuple):
+    """Where a server listens."""
 
-    host: str = Field("127.0.0.1", description="Address to listen on")
-    port: int = Field(8000, ge=1, le=65535, description="Port to listen on")
-    gpus: int = Field(0, ge=0, description="GPUs that share the model; 0: vLLM's CPU build")
-    tensor_parallel: int | None = Field(
-        None, ge=1, description="GPUs that share one copy of the model; null: all of them"
-    )
-    memory: float = Field(1.0, gt=0, le=1, description="Share of the GPUs' memory")
-    max_length: int | None = Field(
-        None, ge=1, description="Tokens of a question and its answer; null: 32768, or what it can"
-    )
-    flags: tuple[str, ...] = Field((), description="More flags of `vllm serve`; they win over ours")
-
-    @property
-    def concurrency(self) -> int:
-        """Requests that are answered at the same time."""
-        return _GPU_CONCURRENCY if self.gpus else _CPU_CONCURRENCY
+    host: str = "127.0.0.1"
+    port: int = 8000
 
     @property
     def url(self) -> str:
@@ -74,9 +65,10 @@ class ServerSettings(ConfigModel):
         return f"{_base_url(host, self.port)}/v1"
 
     @property
-    def local_url(self) -> str:
-        """Its URL on this machine, without a path."""
-        return _base_url({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host), self.port)
+    def health(self) -> str:
+        """URL that answers 200 on this machine once the server is ready."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"{_base_url(host, self.port)}/health"
 
 
 @dataclass(frozen=True)
@@ -129,11 +121,75 @@ def find_model(reference: str, home: Home, version: str | None = None) -> Servab
     )
 
 
-def vllm_command(python: Path, model: ServableAgent, settings: ServerSettings) -> list[str]:
+def vllm_server(
+    model: ServableAgent,
+    settings: AgentServer,
+    address: Address,
+    announce: Callable[[str], object] = print,
+) -> ServerCommand:
+    """The program; its environment is installed on first use: see `ensure_environment`."""
+    python = ensure_environment("agents", "gpu" if settings.gpus else "cpu", announce)
+    command = vllm_command(python, model, settings, address)
+    variables = vllm_variables(python, model)
+    return ServerCommand("vLLM", command, variables, address.url, address.health)
+
+
+@contextmanager
+def serve(
+    model: ServableAgent,
+    settings: AgentServer,
+    address: Address,
+    home: Home,
+    announce: Callable[[str], object],
+    starting: Callable[[str], object] = lambda line: None,
+) -> Iterator[RunningServer]:
+    """vLLM, ready; leaving the context, or the end of this process, ends it.
+
+    Args:
+        home: its log is written below it.
+        announce: called with a line when its environment is being installed.
+        starting: called with the newest line of its log until it is ready.
+
+    Raises:
+        ServerFailedError: the port is taken, there are fewer GPUs, or vLLM ended.
+        FoundryError: its environment cannot be installed.
+    """
+    if len(settings.gpus) > gpus():
+        raise ServerFailedError(
+            f"there are {gpus()} GPUs here, not {len(settings.gpus)}; --gpus 0 serves on the CPU"
+        )
+    with _reserved_port(home.local / "serving" / str(address.port), address) as folder:
+        command = replace(vllm_server(model, settings, address, announce), remedy=_REMEDY)
+        with run_server(command, folder, starting) as server:
+            yield server
+
+
+@contextmanager
+def _reserved_port(folder: Path, address: Address) -> Iterator[Path]:
+    """The working folder of the port's only server: nothing listens there, none of ours starts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    in_use = ServerFailedError(
+        f"cannot listen on port {address.port} of {address.host}: it is in use, or not allowed; "
+        "choose another with --port"
+    )
+    with exclusive_lock(folder / "server.lock", in_use):
+        try:
+            with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+        except OSError as error:
+            raise in_use from error
+        yield folder.absolute()
+
+
+def vllm_command(
+    python: Path, model: ServableAgent, settings: AgentServer, address: Address
+) -> list[str]:
     """The command, for the interpreter of vLLM's environment."""
-    vllm = [str(python), "-m", "vllm.entrypoints.cli.main", "serve"]
-    flags = [*_service_flags(model, settings), *_hardware_flags(settings), *_prompt_flags(model)]
-    return [*vllm, model.source, *flags, *settings.flags]
+    vllm = [str(python), "-m", "vllm.entrypoints.cli.main", "serve", model.source]
+    listen = ["--host", address.host, "--port", str(address.port)]
+    service, hardware = _service_flags(model, settings), _hardware_flags(settings)
+    return [*vllm, *listen, *service, *hardware, *_prompt_flags(model), *settings.flags]
 
 
 def vllm_variables(python: Path, model: ServableAgent) -> dict[str, str]:
@@ -166,13 +222,13 @@ def _search_path(python: Path) -> str:
     return os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
 
 
-def profile_lines(model: ServableAgent, settings: ServerSettings) -> str:
+def profile_lines(model: ServableAgent, settings: AgentServer, address: Address) -> str:
     """YAML: the section `openai` of a profile, with every role of the model."""
     manifest, roles = model.manifest, list(ROLES)
     if manifest:
         roles = [role for role in roles if has_role(manifest, role)]
     key = {"key": _KEY_VARIABLE} if os.environ.get(_KEY_VARIABLE) else {}
-    endpoint = {"url": settings.url, **key, "concurrency": settings.concurrency}
+    endpoint = {"url": address.url, **key, "concurrency": settings.concurrency}
     agents = {  # an endpoint of its own for each, since YAML would refer to a shared one
         role: {
             "model": model.name,
@@ -199,26 +255,25 @@ def _in_folder(folder: Path) -> ServableAgent:
     return ServableAgent(name, str(folder), manifest=manifest, context_length=length)
 
 
-def _service_flags(model: ServableAgent, settings: ServerSettings) -> list[str]:
+def _service_flags(model: ServableAgent, settings: AgentServer) -> list[str]:
     length = settings.max_length or min(_LENGTH, model.context_length or _LENGTH)
     revision = ["--revision", model.revision] if model.revision else []
     return [
         *("--served-model-name", model.name, *revision),
-        *("--host", settings.host, "--port", str(settings.port)),
         *("--max-model-len", str(length), "--max-num-seqs", str(settings.concurrency)),
         *("--limit-mm-per-prompt", json.dumps({"image": _image_limit(model), "video": 0})),
         *("--structured-outputs-config", json.dumps(_STRUCTURED)),
     ]
 
 
-def _hardware_flags(settings: ServerSettings) -> list[str]:
+def _hardware_flags(settings: AgentServer) -> list[str]:
     """The data types are those of the `checkpoint` backend."""
-    if settings.gpus:
-        per_copy = settings.tensor_parallel or settings.gpus
-        copies = ["--data-parallel-size", str(settings.gpus // per_copy)]
+    if count := len(settings.gpus):
+        per_copy = settings.tensor_parallel or count
+        copies = ["--data-parallel-size", str(count // per_copy)]
         return [
             *("--dtype", "bfloat16", "--tensor-parallel-size", str(per_copy)),
-            *(copies if settings.gpus > per_copy else []),
+            *(copies if count > per_copy else []),
             *("--gpu-memory-utilization", f"{_USED_MEMORY * settings.memory:.3g}"),
         ]
     cache = ["--kv-cache-memory-bytes", str(_CPU_CACHE_BYTES)]

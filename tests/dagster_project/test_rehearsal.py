@@ -20,7 +20,7 @@ from dagster_project.rehearsal.report import FILE
 from inference.agent_prompts.formatting import parse_plan, parse_verdict
 from inference.backends.providers import structured
 from inference.backends.providers.structured import CompletionResult, parse_answer
-from inference.servers.instance import server_folders
+from inference.servers.instance import home_servers
 from schemas.training import ROLLOUTS
 from tests.helpers.command import interleave
 from warehouse import Home
@@ -171,7 +171,7 @@ def rehearsed(capsys, folder, profile):
     end = (done.stdout + done.stderr).splitlines()[-12:]
     assert done.returncode == 0, "\n".join(end)
     home = Home(str(folder / "home"))
-    assert not any(server.is_supervised for server in server_folders(home))
+    assert not any(server.is_supervised for server in home_servers(home))
     # A supervisor frees its lock a moment before its process is gone.
     assert not wait_until_ended([p for p in psutil.process_iter() if str(folder) in command_of(p)])
     return json.loads((home.local / FILE).read_text())
@@ -204,5 +204,5 @@ def test_rehearsals_end_in_an_answered_request(name, tmp_path, capsys, monkeypat
         assert "critic_rl_checkpoint@" in stages["service"]["ran"]
         rollouts = home.lake.read(ROLLOUTS).to_pylist()
         assert rollouts and not any(row["error"] for row in rollouts), "every reward was known"
-    served = {server.spec.name for server in server_folders(home)}
+    served = {server.spec.name for server in home_servers(home)}
     assert served >= profile.servers.keys()

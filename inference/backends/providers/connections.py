@@ -69,6 +69,11 @@ class Connection:
         """A call has failed: the next one looks whether the server is still there."""
         self._is_doubtful = True
 
+    async def has_lost_server(self) -> bool:
+        """Whether it is a server of the profile that has ended since it was leased."""
+        lease = self._lease
+        return lease is not None and not (lease.is_valid and await lease.is_reachable())
+
     def rest(self) -> None:
         """No call uses it now: after a while the server may be stopped."""
         if self._lease:

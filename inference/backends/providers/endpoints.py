@@ -217,7 +217,7 @@ class Endpoints:
             RetryableError: it failed in a way that may pass.
             BackendError: every endpoint is unusable.
         """
-        pool, throttles = await self._current_pool(), 0
+        pool, throttles, is_again = await self._current_pool(), 0, False
         backoff_until: _BackoffUntil = {}
         while True:
             endpoint: EndpointState | None = None
@@ -232,6 +232,11 @@ class Endpoints:
                     raise
             except EndpointUnusableError:
                 pass
+            except (RetryableError, ConnectionError):
+                # It met a server as it ended: the next one is asked, once.
+                if is_again or not (endpoint and await endpoint.connection.has_lost_server()):
+                    raise
+                is_again = True
             finally:
                 if endpoint:
                     pool.release(endpoint)

@@ -5,7 +5,7 @@ import psutil
 import pytest
 
 from inference.servers import instance
-from inference.servers.instance import server_folders
+from inference.servers.instance import home_servers
 from warehouse import Home
 
 TIMEOUT_SECONDS = 30
@@ -19,9 +19,9 @@ def home(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     home = Home(tmp_path / "home")
     yield home
-    for folder in server_folders(home):
+    for folder in home_servers(home):
         folder.stop()
-    wait_until(lambda: not any(folder.is_supervised for folder in server_folders(home)))
+    wait_until(lambda: not any(folder.is_supervised for folder in home_servers(home)))
     forget_uses()
 
 
@@ -32,7 +32,7 @@ def forget_uses():
 
 
 def only_server(home):
-    (folder,) = server_folders(home)
+    (folder,) = home_servers(home)
     return folder
 
 

@@ -7,20 +7,20 @@ import os
 import sys
 import time
 
-from inference.servers import gpu_hours, placement, supervisor
+from inference.servers import gpu_hours, hosts, supervisor
 
-placement.gpus = lambda: 1
+hosts.gpus = lambda: 1
 supervisor._ORPHANED_SECONDS = supervisor._ABANDONED_SECONDS = 1.0
 gpu_hours._BEAT_SECONDS = 0.1
-_place = supervisor._placement
+_enter = hosts.LocalHost.enter
 
 
-def _place_slowly(spec):
+def _enter_slowly(host):
     time.sleep(float(os.environ.get("SLOW_START_SECONDS", 0)))
-    return _place(spec)
+    _enter(host)
 
 
-supervisor._placement = _place_slowly
+hosts.LocalHost.enter = _enter_slowly
 
 if __name__ == "__main__":
     sys.exit(supervisor.main(sys.argv[1:]))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from assets.core.profile import load_profile
 from dagster_project.cli.app import app
-from inference.servers import instance
+from inference.servers import hosts
 from inference.servers.gpu_hours import ServerRun, recorded_gpu_hours
 from inference.servers.settings import CommandServer, ServerSpec
 from schemas.serving import SERVER_HOURS
@@ -75,7 +75,7 @@ servers:
 def test_each_run_of_a_server_counts_once_however_it_ends(home, monkeypatch):
     """Two runs: the first one's supervisor is killed, the second one stops. The second one starts
     slowly; what the first one's supervisor wrote meanwhile says nothing about it."""
-    monkeypatch.setattr(instance, "SUPERVISOR", toy_model.QUICK_SUPERVISOR)
+    monkeypatch.setattr(hosts, "SUPERVISOR", toy_model.QUICK_SUPERVISOR)
     monkeypatch.setenv("SLOW_START_SECONDS", "0.5")
     options = {"gpus": [0], "memory": 0.5, "gpu_hour_usd": 3600}
     first = draw(home.root, **options)

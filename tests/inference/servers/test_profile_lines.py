@@ -6,7 +6,8 @@ import yaml
 from assets.core.profile import load_profile
 from inference.backends.checkpoint.manifest import Manifest
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
-from inference.servers.vllm import ServableAgent, ServerSettings, profile_lines
+from inference.servers.vllm import Address, ServableAgent, profile_lines
+from tests.inference.servers.toy_serving import agent_server
 
 REST = """\
 name: mine
@@ -19,6 +20,10 @@ PROMPTS = {
     "planner_text": "planner-brief@1",
     "planner_interleaved": "planner-continue-brief@1",
 }
+
+
+def lines_of(model, host="127.0.0.1", port=8000, **settings):
+    return profile_lines(model, agent_server(**settings), Address(host, port))
 
 
 def trained(role="critic"):
@@ -41,7 +46,7 @@ def profile_of(tmp_path, lines, **remote):
 
 
 def test_a_trained_critic_is_prompted_as_in_training(tmp_path, home):
-    lines = profile_lines(trained(), ServerSettings(port=8123))
+    lines = lines_of(trained(), port=8123)
     profile = profile_of(tmp_path, lines, critic="openai")
     critic = profile.openai.critic
     assert (critic.model, critic.form, critic.temperature) == ("tiny@1", "tags", 0)
@@ -53,7 +58,7 @@ def test_a_trained_critic_is_prompted_as_in_training(tmp_path, home):
 
 
 def test_a_model_of_both_roles_has_lines_for_both(tmp_path, home):
-    lines = profile_lines(trained("both"), ServerSettings())
+    lines = lines_of(trained("both"))
     assert "*" not in lines and "&" not in lines
     profile = profile_of(tmp_path, lines, critic="openai", planner="openai")
     assert profile.openai.planner.max_tokens == 900
@@ -63,8 +68,8 @@ def test_a_model_of_both_roles_has_lines_for_both(tmp_path, home):
 
 def test_lines_of_two_servers_can_be_combined(tmp_path, home):
     """Each role has its own endpoint, although both are of one backend."""
-    critic = yaml.safe_load(profile_lines(trained(), ServerSettings(port=8001)))
-    planner = yaml.safe_load(profile_lines(trained("planner"), ServerSettings(port=8002)))
+    critic = yaml.safe_load(lines_of(trained(), port=8001))
+    planner = yaml.safe_load(lines_of(trained("planner"), port=8002))
     both = yaml.safe_dump({"openai": critic["openai"] | planner["openai"]})
     profile = profile_of(tmp_path, both, critic="openai", planner="openai")
     ports = {
@@ -76,24 +81,24 @@ def test_lines_of_two_servers_can_be_combined(tmp_path, home):
 
 
 def test_the_endpoint_is_no_part_of_the_identity(tmp_path):
-    here = profile_of(tmp_path, profile_lines(trained(), ServerSettings()), critic="openai")
-    there = profile_of(tmp_path, profile_lines(trained(), ServerSettings(port=9)), critic="openai")
+    here = profile_of(tmp_path, lines_of(trained()), critic="openai")
+    there = profile_of(tmp_path, lines_of(trained(), port=9), critic="openai")
     assert here.openai.critic.identity == there.openai.critic.identity
 
 
 def test_foreign_models_answer_by_schema(tmp_path):
-    lines = profile_lines(ServableAgent("Qwen/Q", "Qwen/Q"), ServerSettings(gpus=1))
+    lines = lines_of(ServableAgent("Qwen/Q", "Qwen/Q"), gpus=1)
     profile = profile_of(tmp_path, lines, critic="openai", planner="openai")
     assert profile.openai.critic.form == profile.openai.planner.form == "schema"
 
 
 def test_a_key_is_named_and_never_printed(monkeypatch):
     monkeypatch.setenv("VLLM_API_KEY", "hush-hush")
-    lines = profile_lines(trained(), ServerSettings())
+    lines = lines_of(trained())
     assert "key: VLLM_API_KEY" in lines and "hush-hush" not in lines
 
 
 @pytest.mark.parametrize(("host", "url"), [("0.0.0.0", "http://"), ("::1", "http://[::1]:8000")])
 def test_the_address_is_one_that_clients_can_use(host, url):
-    lines = profile_lines(trained(), ServerSettings(host=host))
+    lines = lines_of(trained(), host=host)
     assert url in lines and "0.0.0.0" not in lines

@@ -11,19 +11,20 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
-from inference.servers import server_process as server
+from inference.servers import vllm
 from inference.servers.processes import JOB_MARK, find_marked
 from inference.servers.server_process import ServerFailedError, newest_line
 from tests.helpers.ports import free_port
-from tests.inference.servers.toy_serving import serve_toy, toy_command, toy_python
+from tests.inference.servers.toy_serving import agent_server, serve_toy, toy_command, toy_python
+from warehouse.file_lock import exclusive_lock
 
 HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch):
-    monkeypatch.setattr(server, "vllm_command", toy_command)
-    monkeypatch.setattr(server, "ensure_environment", toy_python)
+    monkeypatch.setattr(vllm, "vllm_command", toy_command)
+    monkeypatch.setattr(vllm, "ensure_environment", toy_python)
 
 
 @pytest.fixture
@@ -98,20 +99,20 @@ def test_a_port_in_use_is_one_line(home, port):
 
 
 def test_a_second_server_does_not_disturb_a_starting_one(home, port):
-    with serve_toy(home, port) as first:
-        # As long as the first does not listen yet, only their lock is in the way of the second.
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(server, "_check_free", lambda settings: None)
-            with pytest.raises(ServerFailedError, match="in use"):
-                serve_toy(home, port).__enter__()
-        assert first.process.poll() is None
+    """As long as the first does not listen yet, only their lock is in the way of the second."""
+    folder_of(home, port).mkdir(parents=True)
+    with (
+        exclusive_lock(folder_of(home, port) / "server.lock", AssertionError()),
+        pytest.raises(ServerFailedError, match="in use"),
+    ):
+        serve_toy(home, port).__enter__()
 
 
 def test_missing_gpus_are_one_line(home, monkeypatch):
-    monkeypatch.setattr(server, "gpus", lambda: 1)
-    settings = server.ServerSettings(gpus=2)
+    monkeypatch.setattr(vllm, "gpus", lambda: 1)
+    settings = agent_server(gpus=2)
     with pytest.raises(ServerFailedError, match=r"1 GPUs here, not 2.*--gpus 0"):
-        server.serve(server.ServableAgent("m", "m"), settings, home, str).__enter__()
+        vllm.serve(vllm.ServableAgent("m", "m"), settings, vllm.Address(), home, str).__enter__()
 
 
 @pytest.mark.parametrize(
@@ -133,14 +134,13 @@ def test_the_newest_line_has_no_prefix(tmp_path, content, line):
 SERVE_PROGRAM = """
 import sys, time
 sys.path.insert(0, {here!r})
-from tests.inference.servers.toy_serving import use_toy, serve_toy
+from tests.inference.servers.toy_serving import agent_server, use_toy, serve_toy
 from dagster_project.cli.agents import serve_in_terminal
-from inference.servers.vllm import ServerSettings
-from inference.servers.vllm import ServableAgent
+from inference.servers.vllm import Address, ServableAgent
 from warehouse import Home
 use_toy()
 model = ServableAgent("toy", "toy")
-serve_in_terminal(model, ServerSettings(port={port}, flags=({mode!r},)), Home({home!r}))
+serve_in_terminal(model, agent_server(flags=[{mode!r}]), Address(port={port}), Home({home!r}))
 """
 
 

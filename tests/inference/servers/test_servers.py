@@ -14,7 +14,7 @@ import pytest
 from inference.backends.providers import connections
 from inference.roles import BackendError
 from inference.servers.gpus import claimed_gpus
-from inference.servers.instance import server_folders
+from inference.servers.instance import home_servers
 from tests.inference.servers import toy_model
 from tests.inference.servers.conftest import only_server, processes_of, wait_until
 from tests.inference.servers.toy_model import draw, generator
@@ -67,15 +67,18 @@ def test_a_server_that_cannot_start_says_why(home):
     assert only_server(home).state().state == "failed"
 
 
-@pytest.mark.long
-def test_a_server_that_dies_is_started_again(home):
-    first = draw(home.root)
-    folder = only_server(home)
-    for process in processes_of(folder):
-        process.kill()
-    wait_until(lambda: not folder.is_supervised)
-    assert folder.state().state == "failed"
-    assert draw(home.root) != first
+def test_a_call_that_meets_a_server_as_it_ends_is_asked_again(home):
+    """Of one that has died nobody knows for a moment, and the call has its lease."""
+
+    async def calls():
+        toy = generator(home.root)
+        first = await toy.generate("a pixel", (), 1)
+        for process in processes_of(only_server(home)):
+            process.kill()
+        return first, await toy.generate("another", (), 2)
+
+    first, second = asyncio.run(calls())
+    assert first.image.width != second.image.width
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ def test_nothing_is_left_of_a_server_whose_users_were_killed(home, health):
     with user_of(home, health=health) as user:
         if health == "/health":
             user.stdout.readline()
-        wait_until(lambda: any(map(processes_of, server_folders(home))))
+        wait_until(lambda: any(map(processes_of, home_servers(home))))
         user.kill()
     folder = only_server(home)
     wait_until(lambda: not folder.is_supervised)
@@ -112,7 +115,7 @@ def test_it_stops_when_it_is_idle(home):
 @pytest.mark.long
 def test_a_training_gets_the_gpus_between_two_calls(home, monkeypatch):
     """The lease outlasts a call for a while, in which the training waits."""
-    monkeypatch.setattr("inference.servers.instance.SUPERVISOR", toy_model.QUICK_SUPERVISOR)
+    monkeypatch.setattr("inference.servers.hosts.SUPERVISOR", toy_model.QUICK_SUPERVISOR)
     monkeypatch.setattr(connections, "_LINGER_SECONDS", 0.5)
     claimed, waited = threading.Event(), []
 

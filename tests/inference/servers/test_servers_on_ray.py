@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagster_project.cli.app import app
-from inference.servers import instance
+from inference.servers import hosts
 from inference.servers.ray_jobs import gpus_of_nodes
 from schemas.serving import SERVER_HOURS
 from tests.dagster_project.ray_nodes import ray_nodes
@@ -37,7 +37,7 @@ def nodes():
 
 @pytest.fixture
 def on_ray(nodes, monkeypatch):
-    monkeypatch.setattr(instance, "SUPERVISOR", toy_model.QUICK_SUPERVISOR)
+    monkeypatch.setattr(hosts, "SUPERVISOR", toy_model.QUICK_SUPERVISOR)
     return {"ray": nodes.address, "gpus": [0]}
 
 

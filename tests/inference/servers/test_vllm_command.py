@@ -9,12 +9,13 @@ import pytest
 from inference.backends.checkpoint.manifest import Manifest
 from inference.servers.vllm import (
     _SAMPLER,
+    Address,
     ServableAgent,
-    ServerSettings,
     missing_compilers,
     vllm_command,
     vllm_variables,
 )
+from tests.inference.servers.toy_serving import agent_server
 from tests.training.trainer_parsers import parse_all
 
 PARSER, PYTHON = Path(__file__).with_name("parse_flags.py"), Path("/e/bin/python")
@@ -28,12 +29,13 @@ CRITIC = Manifest(
 )
 TRAINED = ServableAgent("critic_rl_checkpoint@a", "/c/a", manifest=CRITIC, context_length=4096)
 FOREIGN = ServableAgent("Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3-VL-8B-Instruct", "main")
-ON_CPU, ON_GPUS = ServerSettings(), ServerSettings(gpus=2, host="0.0.0.0", port=8001)
+ON_CPU, ON_GPUS = agent_server(), agent_server(gpus=2)
+ADDRESS = Address("0.0.0.0", 8001)
 
 
 def flags_of(model, settings):
     """Flag -> its value; True for one without."""
-    words = vllm_command(Path("python"), model, settings)
+    words = vllm_command(Path("python"), model, settings, ADDRESS)
     assert words[:5] == ["python", "-m", "vllm.entrypoints.cli.main", "serve", model.source]
     flags, rest = {}, words[5:]
     for word, following in zip(rest, [*rest[1:], "--"], strict=True):
@@ -50,7 +52,7 @@ def test_gpus_share_the_model_in_half_precision():
 
 
 def test_gpus_hold_as_many_copies_as_fit():
-    flags = flags_of(TRAINED, ServerSettings(gpus=4, tensor_parallel=2, memory=0.5))
+    flags = flags_of(TRAINED, agent_server(gpus=4, tensor_parallel=2, memory=0.5))
     assert (flags["tensor-parallel-size"], flags["data-parallel-size"]) == ("2", "2")
     assert flags["gpu-memory-utilization"] == "0.45"
 
@@ -91,7 +93,7 @@ def test_foreign_models_keep_their_own_defaults():
 )
 def test_the_context_is_limited(context_length, max_length, length):
     model = ServableAgent("m", "/m", context_length=context_length)
-    assert flags_of(model, ServerSettings(max_length=max_length))["max-model-len"] == length
+    assert flags_of(model, agent_server(max_length=max_length))["max-model-len"] == length
 
 
 def test_structured_answers_have_no_white_space():
@@ -100,7 +102,7 @@ def test_structured_answers_have_no_white_space():
 
 
 def test_extra_flags_come_last():
-    words = vllm_command(Path("python"), FOREIGN, ServerSettings(flags=("--seed", "7")))
+    words = vllm_command(PYTHON, FOREIGN, agent_server(flags=["--seed", "7"]), ADDRESS)
     assert words[-2:] == ["--seed", "7"]
 
 
@@ -135,7 +137,7 @@ PARSER_CASES = {
     "trained on GPUs": (TRAINED, ON_GPUS),
     "foreign on CPU": (FOREIGN, ON_CPU),
     "foreign on GPUs": (FOREIGN, ON_GPUS),
-    "copies on GPUs": (FOREIGN, ServerSettings(gpus=4, tensor_parallel=2, memory=0.5)),
+    "copies on GPUs": (FOREIGN, agent_server(gpus=4, tensor_parallel=2, memory=0.5)),
 }
 
 
@@ -143,7 +145,7 @@ PARSER_CASES = {
 def parsed(vllm_python):
     """By case, as vLLM's own parser understands the flags."""
     arguments = {
-        name: vllm_command(Path("python"), *case)[4:] for name, case in PARSER_CASES.items()
+        name: vllm_command(PYTHON, *case, ADDRESS)[4:] for name, case in PARSER_CASES.items()
     }
     arguments["misspelt"] = ["m", "--dtipe", "float32"]
     return parse_all(vllm_python, PARSER, arguments, os.environ)
@@ -156,12 +158,13 @@ def test_vllm_accepts_every_flag(name, parsed):
     (model, settings), understood = PARSER_CASES[name], parsed[name]
     assert understood["model_tag"] == model.source
     assert understood["served_model_name"] == [model.name]
-    assert understood["port"] == settings.port
-    tensor_parallel = settings.tensor_parallel or max(1, settings.gpus)
+    assert understood["port"] == ADDRESS.port
+    count = len(settings.gpus)
+    tensor_parallel = settings.tensor_parallel or max(1, count)
     assert understood["tensor_parallel_size"] == tensor_parallel
-    assert understood["data_parallel_size"] == max(1, settings.gpus // tensor_parallel)
+    assert understood["data_parallel_size"] == max(1, count // tensor_parallel)
     assert understood["structured_outputs_config"]["disable_any_whitespace"] is True
-    assert understood["enforce_eager"] is (settings.gpus == 0)
+    assert understood["enforce_eager"] is (count == 0)
 
 
 @pytest.mark.slow

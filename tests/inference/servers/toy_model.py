@@ -13,7 +13,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from inference.servers import instance
+from inference.servers import hosts
 from warehouse import EncodedImage, Home
 
 QUICK_SUPERVISOR = "tests.inference.servers.quick_supervisor"
@@ -86,6 +86,6 @@ def draw(root, **settings):
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         ThreadingHTTPServer((sys.argv[2], int(sys.argv[3])), _Handler).serve_forever()
-    instance.SUPERVISOR = QUICK_SUPERVISOR
+    hosts.SUPERVISOR = QUICK_SUPERVISOR
     print(draw(sys.argv[2], **json.loads(sys.argv[3])), flush=True)
     time.sleep(60)

@@ -79,7 +79,7 @@ def test_a_ray_launcher_needs_an_address():
 
 def test_drivers_start_without_the_heavy_libraries():
     drivers = [f"training.{name}.driver" for name in ("sft", "grpo")]
-    drivers.append("inference.servers.driver")
+    drivers.append("inference.servers.server_process")
     code = f"import sys, {', '.join(drivers)}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert not {"dagster", "torch", "transformers"} & set(loaded.split())

@@ -14,9 +14,10 @@ from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from inference.backends.providers.settings import OpenAISettings
 from inference.backends.providers.structured import CompletionResult
 from inference.roles import PlanRequest
-from inference.servers.vllm import TEMPLATE, ServableAgent, ServerSettings, profile_lines
+from inference.servers.vllm import TEMPLATE, Address, ServableAgent, profile_lines
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, PROMPTS
 from tests.inference.scripted_world import tiny_image
+from tests.inference.servers.toy_serving import agent_server
 from warehouse import EncodedImage
 
 PLAN = '<think></think><answer>{"execution_plan": [{"step_number": 1}]}</answer>'
@@ -48,7 +49,7 @@ def encoder(packaged_folder):
 def lines():
     """The profile section that `agents serve` prints for this agent."""
     return yaml.safe_load(
-        profile_lines(ServableAgent("tiny@1", "/", manifest=BOTH), ServerSettings())
+        profile_lines(ServableAgent("tiny@1", "/", manifest=BOTH), agent_server(), Address())
     )
 
 

@@ -21,8 +21,7 @@ from inference.backends.checkpoint.model import CheckpointModel, CheckpointSetti
 from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.roles import qualified_name
-from inference.servers import supervisor
-from inference.servers.placement import ThisMachine
+from inference.servers import supervisor, vllm
 from schemas.training import CHECKPOINTS
 from tests.helpers.checkpoint_rows import checkpoint_row
 from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, BOTH, PROMPTS
@@ -193,7 +192,7 @@ def test_a_model_that_was_not_trained_here_decodes_as_its_makers_say(hub_cache):
 def test_a_server_knows_a_trained_agent_by_the_name_that_calls_have(
     home, hub_cache, monkeypatch, is_foreign
 ):
-    monkeypatch.setattr(supervisor, "ensure_environment", lambda *_: Path("python"))
+    monkeypatch.setattr(vllm, "ensure_environment", lambda *_: Path("python"))
     folder = register(home, "critic_rl_checkpoint")
     shutil.copy(hub_cache / "config.json", folder)
     settings = CheckpointSettings(agent_prompts=PROMPTS)
@@ -202,8 +201,7 @@ def test_a_server_knows_a_trained_agent_by_the_name_that_calls_have(
     specs = []
     monkeypatch.setattr(served.ServerInstance, "of", lambda spec, home: specs.append(spec))
     agent = backends.agent("critic", "owner/agent" if is_foreign else "promoted", home)
-    place = ThisMachine("critic", backends.servers["critic"])
-    command = supervisor.server_command(specs[0], place).command
+    command = supervisor.server_command(specs[0], "127.0.0.1", {}).command
     name = command[command.index("--served-model-name") + 1]
     assert re.fullmatch(re.escape(name) + "-[0-9a-f]{8}", agent.model)
     assert name.startswith("owner/agent@0123abcd-") == is_foreign
