@@ -297,7 +297,7 @@ def _grpo_job(is_tiny: bool, folder: Path) -> Any:
     settings = GrpoSettings(**small, **gpu)
     job = GrpoJob(
         parent=PACKAGED_MODEL,
-        data=_grpo_rows(folder),
+        data=grpo_rows(folder, 8),
         settings=settings,
         root=str(folder / "home"),
         roles=Backends(roles=RoleBindings(**sketch)),
@@ -306,18 +306,15 @@ def _grpo_job(is_tiny: bool, folder: Path) -> Any:
     return grpo_job("critic_rl", folder / "job", job)
 
 
-def _grpo_rows(folder: Path) -> Path:
-    """An export for verl, of rows about two images."""
+def grpo_rows(folder: Path, count: int) -> Path:
+    """An export for verl, of rows about two images; the images are in `folder/home`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from warehouse import EncodedImage, Home
 
-    images, home = (
-        [EncodedImage.white((96, 96)), EncodedImage.white((64, 96))],
-        Home(folder / "home"),
-    )
-    origin, edited = [home.images.put(image) for image in images]
+    images = [EncodedImage.white((96, 96)), EncodedImage.white((64, 96))]
+    origin, edited = [Home(folder / "home").images.put(image) for image in images]
     rows = [
         {
             "data_source": "interleave_critic",
@@ -338,9 +335,9 @@ def _grpo_rows(folder: Path) -> Path:
                 "edited_image": edited,
             },
         }
-        for number in range(8)
+        for number in range(count)
     ]
-    (folder / "rows").mkdir()
+    (folder / "rows").mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), folder / "rows" / "critic_rl.parquet")
     return folder / "rows"
 

@@ -9,12 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
 
-import yaml
-
-from .english import vocabulary
-from .request_parser import RequestText, lexicon, plurals
+from .object_catalog import read_data
+from .request_parser import RequestText, english, lexicon, plurals
 from .scene import Direction, Target
 
 Area = frozenset[int]
@@ -451,7 +448,7 @@ class _Reader:
 
 def _is_undrawn(word: str) -> bool:
     is_form = len(word) > 4 and word.endswith(("ing", "ed")) and " " not in word
-    return word in vocabulary().undrawn or is_form
+    return word in english().undrawn or is_form
 
 
 def _area(words: str) -> Area:
@@ -476,7 +473,7 @@ def _tokens(text: str) -> list[_Token]:
             sort, name = ("join" if written in ",:;" else "stop"), written
         else:
             sort, name = _sorts().get(written.removesuffix("'s"), ("word", written))
-        if sort != "word" or written.removesuffix("'s") not in vocabulary().meaningless:
+        if sort != "word" or written.removesuffix("'s") not in english().meaningless:
             tokens.append(_Token(sort, name, *match.span()))
     return tokens
 
@@ -484,10 +481,9 @@ def _tokens(text: str) -> list[_Token]:
 @cache
 def _sorts() -> Mapping[str, tuple[str, str]]:
     """Every word and phrase -> its sort and its name."""
-    text = resources.files(__package__).joinpath("instructions.yaml").read_text("utf-8")
     own = {
         str(phrase): (sort, str(phrase))
-        for sort, phrases in yaml.safe_load(text).items()
+        for sort, phrases in read_data("instructions").items()
         for phrase in phrases
     }
     return own | {written: entry for written, entry in lexicon().items() if written not in own}

@@ -7,12 +7,9 @@ knows (`object_catalog`, and the synonyms of `words.yaml`), in the order of the 
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import resources
 from itertools import chain, pairwise
 
-import yaml
-
-from .object_catalog import BACKGROUNDS, COLOURS, KINDS
+from .object_catalog import BACKGROUNDS, COLOURS, KINDS, read_data
 
 _CAPTIONS = re.compile(r"\btextual|\bcaption|\bin text\b|\bwith (a )?(short )?texts?\b|\bsentence")
 _DESCRIPTION = re.compile(r"\bdescri(be|ption)\b|\bin words\b")
@@ -147,8 +144,7 @@ def is_number(word: str) -> bool:
 @cache
 def _synonyms() -> dict[str, dict[str, list[str]]]:
     """Sort -> name -> its other names."""
-    text = resources.files(__package__).joinpath("words.yaml").read_text("utf-8")
-    return yaml.safe_load(text)
+    return read_data("words")
 
 
 @cache
@@ -170,3 +166,33 @@ def _with_plural(noun: str) -> tuple[str, str]:
 def _pattern() -> re.Pattern[str]:
     names = sorted(lexicon(), key=len, reverse=True)
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+
+
+@dataclass(frozen=True)
+class EnglishWords:
+    """Common words of English (`english.yaml`), by what they say about nouns.
+
+    Args:
+        openers: a noun may follow.
+        separators: no nouns, adjectives or adverbs: openers, verbs, pronouns and so on.
+        neutral: nouns that name no thing to draw: steps, pictures, ways, times.
+        foreign: common words of other languages that are none of English.
+        undrawn: of these, words that say what no picture of this world shows: actions, sizes.
+    """
+
+    openers: frozenset[str]
+    separators: frozenset[str]
+    neutral: frozenset[str]
+    foreign: frozenset[str]
+    undrawn: frozenset[str]
+
+    @cached_property
+    def meaningless(self) -> frozenset[str]:
+        """Words that change nothing about what to draw."""
+        return (self.separators | self.neutral) - self.undrawn
+
+
+@cache
+def english() -> EnglishWords:
+    lists = {name: frozenset(words.split()) for name, words in read_data("english").items()}
+    return EnglishWords(**lists | {"separators": lists["openers"] | lists["separators"]})

@@ -13,13 +13,12 @@ from functools import cache
 from warehouse import EncodedImage
 
 from ..roles import Plan, PlanRequest, RequestScope
-from .english import vocabulary
 from .grader import plan_is_correct
 from .object_catalog import COLOURS, KINDS
 from .outlines import Outline, outline_request
 from .perception import perceive_cached
 from .prompt_writer import with_article
-from .request_parser import RequestText
+from .request_parser import RequestText, english
 from .story_catalog import CatalogStory, choose_story, fill_text, load_stories
 
 NOTICE = (
@@ -73,7 +72,7 @@ def unknown_phrases(text: RequestText, story: CatalogStory | None = None) -> Ite
         has_thing = any(mention.sort == "thing" for mention in said.mentions)
         is_known = any(mention.end == len(said.raw) for mention in said.mentions)
         is_activity = len(phrase) == 1 and len(head) > 4 and head.endswith(("ing", "ed"))
-        is_known = is_known or head in vocabulary().neutral or head in known
+        is_known = is_known or head in english().neutral or head in known
         if not (has_thing or is_activity or is_known):
             yield " ".join(phrase)
 
@@ -99,13 +98,13 @@ def _refusal(text: RequestText, outline: Outline, unknown: Sequence[str]) -> str
 def _is_foreign(text: str) -> bool:
     """Whether it has more words that only other languages have than common ones of English."""
     words = set(re.findall(r"\w+", text))
-    foreign = {word for word in words if word in vocabulary().foreign or not word.isascii()}
-    return len(foreign) > len(words & vocabulary().separators)
+    foreign = {word for word in words if word in english().foreign or not word.isascii()}
+    return len(foreign) > len(words & english().separators)
 
 
 def _similar_requests(text: RequestText, unknown: Sequence[str]) -> list[str]:
     """Stories about a word of the request, then things spelled like one that is unknown."""
-    words = {word for word in text.words.split() if len(word) > 3} - vocabulary().separators
+    words = {word for word in text.words.split() if len(word) > 3} - english().separators
     stories = [f"Show {title}" for title, own in _titles().items() if own & words]
     kinds = (get_close_matches(phrase.split()[-1], KINDS, 2, 0.75) for phrase in unknown)
     return [*stories, *(f"Draw {with_article(kind)}" for each in kinds for kind in each)][:3]
@@ -122,7 +121,7 @@ def _strange_pictures(images: Sequence[EncodedImage]) -> Iterator[str]:
 
 def _noun_phrases(raw: str) -> Iterator[tuple[str, ...]]:
     """Words between a word that introduces a noun and one that ends it."""
-    words, phrase, is_open = vocabulary(), list[str](), False
+    words, phrase, is_open = english(), list[str](), False
     for word in [*_WORDS.findall(raw.lower().replace("<image>", " ")), "."]:
         if word in words.separators or not word[0].isalpha():
             if phrase:

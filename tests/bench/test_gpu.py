@@ -6,6 +6,7 @@ import pytest
 
 from bench import gpu
 from inference.backends.model_files import device_and_dtype
+from training.grpo.driver import GrpoJob
 from training.model_size import KNOWN_SIZES, ModelSize
 
 pytestmark = pytest.mark.slow
@@ -47,10 +48,31 @@ def test_log_probabilities_are_verls(rehearse):
         assert numbers[f"{way}, 60 tokens"]["seconds"] > 0
 
 
-@pytest.mark.long
-def test_grpo_is_killed_resumed_and_merged(rehearse):
+def test_grpo_is_killed_after_two_steps_and_resumed(rehearse, monkeypatch, tmp_path):
+    """With a stand-in for the driver; the rows are trained on for real in `training/grpo`."""
+    job = gpu._grpo_job(is_tiny=True, folder=tmp_path)
+    GrpoJob.model_validate(job.payload)
+    started = tmp_path / "started"
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.safetensors").touch()
+    finished = {"finished": {"model": str(model), "metrics": {"steps": 4}}}
+    (tmp_path / "stand_in.py").write_text(
+        "import json, pathlib, time\n"
+        f"started = pathlib.Path({str(started)!r})\n"
+        "if started.exists():\n"
+        f"    print({json.dumps(finished)!r})\n"
+        "else:\n"
+        "    started.touch()\n"
+        '    print(\'{"step": 1}\\n{"step": 2}\', flush=True)\n'
+        "    time.sleep(60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    stand_in = job.model_copy(update={"module": "stand_in"})
+    monkeypatch.setattr(gpu, "_grpo_job", lambda _is_tiny, _folder: stand_in)
     numbers = rehearse("grpo")
     assert numbers["steps"] == 4 and numbers["merged"]
+    assert numbers["seconds of the second step"] < 60
 
 
 @pytest.mark.long

@@ -2,7 +2,6 @@ import pytest
 
 from inference.backends.sketch.agents import SketchGenerator
 from inference.roles import Generator
-from inference.sketch_world.error_rates import WORDINGS, measure
 from inference.sketch_world.generator import draw
 from inference.sketch_world.perception import perceive_cached
 from inference.sketch_world.renderer import render
@@ -14,6 +13,7 @@ from inference.sketch_world.settings import (
     PlaceRates,
     SketchSettings,
 )
+from tools.error_rates import WORDINGS, measure
 from warehouse import EncodedImage
 
 CAREFUL = SketchSettings(

@@ -8,13 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import psutil
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from safetensors.torch import load_file
 
 from assets.core.profile import load_profile
+from bench.gpu import grpo_rows
 from inference.backends.factory import Backends
 from tests.helpers.tiny_model import build_untrained
 from training.grpo.driver import GrpoJob, grpo_job
@@ -22,51 +21,11 @@ from training.grpo.recipe import DEV_ROWS, GrpoSettings
 from training.grpo.verl_options import ACTOR
 from training.launch.jobs import Message, TrainerJob
 from training.rewards.rollouts import rollout_rows
-from warehouse import EncodedImage, Home, Journal
+from warehouse import Journal
 
 WEIGHTS = "model.safetensors"
-ROWS = 24
 VERLS_DEV_REWARD = b"val-core/interleave_critic/reward/mean@1"
 pytestmark = [pytest.mark.slow]
-# All sequences of a batch are equally long: on those verl 0.9.1 fails without our plugin.
-GOAL = "Paint a tree."
-
-
-def row(index: int, before: EncodedImage, after: EncodedImage) -> dict:
-    good = index % 2 == 0
-    return {
-        "data_source": "interleave_critic",
-        "prompt": [{"role": "user", "content": f"<image><image>\nGoal: {GOAL}"}],
-        "images": [{"bytes": before.data}, {"bytes": after.data}],
-        "ability": "critic",
-        "reward_model": {
-            "style": "rule",
-            "ground_truth": {"success": good, "semantics": 10.0 if good else 3.0, "quality": 9.0},
-        },
-        "extra_info": {
-            "index": index,
-            "split": "train",
-            "row_id": f"row{index}",
-            "origin_prompt": GOAL,
-            "rewritten_prompt": "",
-            "origin_image": before.sha256,
-            "edited_image": after.sha256,
-        },
-    }
-
-
-def coloured(colour: str) -> EncodedImage:
-    return EncodedImage.of(Image.new("RGB", (192, 192), colour))
-
-
-def export(folder: Path, home: Home) -> Path:
-    folder.mkdir()
-    before, after = coloured("white"), coloured("green")
-    for image in (before, after):
-        home.images.put(image)
-    rows = [row(index, before, after) for index in range(ROWS)]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "critic_rl.parquet")
-    return folder
 
 
 def job(tmp_path: Path, steps: int, **changes: object) -> TrainerJob:
@@ -76,7 +35,8 @@ def job(tmp_path: Path, steps: int, **changes: object) -> TrainerJob:
     settings = GrpoSettings(**small, max_steps=steps, threads=1, **changes)
     payload = GrpoJob(
         parent=tmp_path / "parent",
-        data=tmp_path / "export",
+        # All sequences of a batch are equally long: on those verl 0.9.1 fails without our plugin.
+        data=grpo_rows(tmp_path, 24),
         settings=settings,
         root=str(tmp_path / "home"),
         roles=Backends(**chosen),
@@ -133,7 +93,6 @@ def tensors(folder: Path) -> dict[str, tuple[int, ...]]:
 @pytest.mark.long
 def test_adapters_survive_a_kill_are_evaluated_stopped_early_and_merged(tmp_path):
     """The answers of a model that is not trained are malformed: no evaluation has a reward."""
-    export(tmp_path / "export", Home(tmp_path / "home"))
     build_untrained(tmp_path / "parent")
     changes = {"dev_share": 0.25, "patience": 1, "parent_share": 0.5}
     changes |= {"lora_rank": 4, "tokens_per_gpu": 1024, "kl": 1e-3}

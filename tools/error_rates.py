@@ -1,19 +1,18 @@
 """How often the generator draws a prompt correctly, by wording.
 
-`python -m inference.sketch_world.error_rates` prints the table of `docs/sketch.md`.
+`python -m tools.error_rates` prints the table of `docs/sketch.md`.
 """
 
 from dataclasses import dataclass
 from statistics import fmean
 
+from inference.sketch_world.comparison import Comparison, compare
+from inference.sketch_world.generator import draw
+from inference.sketch_world.prompt_writer import KEEP_CLAUSE
+from inference.sketch_world.renderer import render
+from inference.sketch_world.scene import Scene, make_cells
+from inference.sketch_world.settings import SketchSettings
 from warehouse import EncodedImage
-
-from .comparison import Comparison, compare
-from .generator import draw
-from .prompt_writer import KEEP_CLAUSE
-from .renderer import render
-from .scene import Scene, make_cells
-from .settings import SketchSettings
 
 _THINGS = [(6, "house", "red"), (2, "sun", "yellow"), (4, "cat", "orange"), (8, "tree", "green")]
 _SCENE = Scene("meadow", make_cells(_THINGS))
