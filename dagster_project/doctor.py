@@ -133,7 +133,7 @@ def _weights(members: Mapping[Any, float]) -> str:
 
 def _editscore(profile: Profile) -> Iterator[Finding]:
     from inference.backends.editscore.loading import missing_requirements
-    from inference.backends.editscore.prompts import prompt_texts
+    from inference.backends.editscore.scorer import prompt_texts
 
     if "editscore" not in profile.bound:
         return
@@ -222,7 +222,7 @@ def _image_limits(profile: Profile) -> Iterator[Finding]:
 
 def _generator(profile: Profile) -> Iterator[Finding]:
     """Weights of the generators that run on this machine, in a process of ours or in a server."""
-    from inference.backends.diffusers.model_selection import missing_requirements, select_model
+    from inference.backends.diffusers.registry import missing_requirements, select_model
 
     diffusers = [profile.diffusers, profile.diffusers.edit]
     chosen = [each for each in diffusers if each] if "diffusers" in profile.generators else []

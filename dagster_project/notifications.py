@@ -19,7 +19,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 
 from assets.core.checks import partition_of
 from assets.core.notification_settings import MailSettings, NotificationSettings, secret
-from inference.backends.providers.spending import SpendingFile
+from inference.backends.providers.budget import SpendingFile
 from schemas import FoundryError
 
 _MAX_WAIT_SECONDS = 2

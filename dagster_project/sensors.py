@@ -5,7 +5,7 @@ import dagster as dg
 
 from assets.core.foundry import FoundryResource
 from assets.reviews.assets import REVIEW_SET
-from inference.backends.providers.spending import SpendingFile
+from inference.backends.providers.budget import SpendingFile
 from schemas import FoundryError
 from schemas.reviews import REVIEWS
 

@@ -26,8 +26,8 @@ from assets.rounds.results import rounds_plot  # noqa: E402
 from bench.scale.inputs import load_costs  # noqa: E402
 from bench.scale.plot import save_plot  # noqa: E402
 from dagster_project import definitions  # noqa: E402, F401, declares nodes
+from inference.backends.providers.budget import SPENDING_FILE  # noqa: E402
 from inference.backends.providers.settings import BudgetSettings  # noqa: E402
-from inference.backends.providers.spending import SPENDING_FILE  # noqa: E402
 from schemas.rounds import ROUNDS  # noqa: E402
 from schemas.training import EVALUATIONS  # noqa: E402
 from schemas.trajectories import MODEL_CALLS, ModelCallRow  # noqa: E402

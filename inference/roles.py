@@ -277,7 +277,7 @@ class Roles:
     """The backends a profile has bound to the four roles.
 
     Args:
-        mix: the generators that share the bank's prompts, with weights (`generator_mix.py`); users'
+        mix: the generators that share the bank's prompts, with weights (`generators.py`); users'
             requests, evaluations and benchmarks are drawn by `generator`, its first member. None:
             that draws all.
     """

@@ -32,7 +32,7 @@ from .calls.progress import Progress
 from .calls.retry import summarize_error
 from .calls.scoring import score_calls
 from .calls.worker_pool import WorkerPool
-from .generator_mix import roles_of_prompt
+from .generators import roles_of_prompt
 from .loop import Loop, check_plan
 from .roles import PlanRequest, Roles, Score, UnusableAnswerError, qualified_name, uses_batch_api
 from .settings import Limits, LoopSettings

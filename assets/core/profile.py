@@ -20,7 +20,7 @@ from inference.backends.checkpoint.manifest import is_at_hub_alone
 from inference.backends.factory import Backends
 from inference.backends.providers.settings import RemoteModel
 from inference.environments import gpus
-from inference.generator_mix import generator_shares
+from inference.generators import generator_shares
 from inference.loop import check_conditioning
 from inference.roles import Roles
 from inference.service.settings import ServiceSettings

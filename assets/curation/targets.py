@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from inference.backends.factory import PROVIDERS
-from inference.backends.providers.spending import SpendingFile
+from inference.backends.providers.budget import SpendingFile
 from inference.calls.forecast import LEVEL, MIN_SHARDS, Interval, Measured, predict_sum, usd_range
 from schemas import TABLES, FoundryError, Table
 from schemas.prompts import PROMPTS

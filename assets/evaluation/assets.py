@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from inference.backends.checkpoint.manifest import is_agent_of
 from inference.calls.hashing import content_digest
-from inference.generator_mix import generator_shares
+from inference.generators import generator_shares
 from inference.roles import qualified_name
 from schemas.benchmarks import BENCHMARK_SCORES, BenchmarkScoreRow
 from schemas.prompts import PROMPTS

@@ -14,7 +14,7 @@ from inference.calls.ask import CallSite, ModelCalls
 from inference.calls.hashing import attempt_seed
 from inference.calls.progress import Progress
 from inference.events import ImageGenerated, StepAccepted, StepExhausted
-from inference.generator_mix import roles_of_prompt
+from inference.generators import roles_of_prompt
 from inference.loop import Loop, conditioning_images
 from inference.roles import (
     Grader,

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from inference import shard as engine
-from inference.generator_mix import roles_of_prompt
+from inference.generators import roles_of_prompt
 from inference.roles import qualified_name
 from schemas import Table
 from schemas.prompts import PROMPTS

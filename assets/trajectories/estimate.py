@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 
 from inference.backends.diffusers.registry import DiffusersSettings
 from inference.backends.images.settings import ImagesGeneratorModel, ImagesSettings
+from inference.backends.providers.budget import SpendingFile
 from inference.backends.providers.settings import EndpointSettings, ProviderSettings, RemoteModel
-from inference.backends.providers.spending import SpendingFile
 from inference.calls.ensemble import Ensemble
 from inference.calls.scoring import callees
 from inference.environments import gpus as gpus_here
-from inference.generator_mix import generator_shares
-from inference.generator_pair import GeneratorPair
+from inference.generators import GeneratorPair, generator_shares
 from inference.roles import Backend, Generator, Roles, qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import EVALUATIONS, RUBRICS

@@ -12,8 +12,8 @@ from .options import HomeOption, ProfileOption
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from inference.backends.providers.budget import Spending
     from inference.backends.providers.settings import BudgetSettings
-    from inference.backends.providers.spending import Spending
     from warehouse.costs import Costs, CostTable
 
 _MOST = 50
@@ -49,7 +49,7 @@ def costs(
     from rich.console import Console
 
     from assets.core.profile import load_profile
-    from inference.backends.providers.spending import SpendingFile
+    from inference.backends.providers.budget import SpendingFile
     from warehouse import Home
     from warehouse.costs import cost_report
 

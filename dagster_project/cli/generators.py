@@ -22,8 +22,7 @@ def list_generators(profile: ProfileOption = "sketch") -> None:
     from rich.table import Table
 
     from assets.core.profile import load_profile
-    from inference.backends.diffusers.model_selection import missing_requirements
-    from inference.backends.diffusers.registry import load_registry
+    from inference.backends.diffusers.registry import load_registry, missing_requirements
 
     models = load_registry(load_profile(profile).diffusers.registry).models
     grid = Table("name", "model", "can", "backend", "usable here", box=None, header_style="bold")

@@ -26,7 +26,7 @@ from schemas import BadImageError, FoundryError
 from schemas.trajectories import ModelCallRow, Role
 from warehouse import EncodedImage, Home
 
-from ..generator_pair import drawing_model
+from ..generators import drawing_model
 from ..questions import Question, Respondent, image_hashes
 from ..roles import (
     Backend,

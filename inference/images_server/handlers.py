@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 
 from warehouse.storage import first_line
 
-from ..backends.diffusers.generation_spec import GenerationSpec
+from ..backends.diffusers.pipeline_runner import GenerationSpec
 from ..calls.worker_pool import gather_or_cancel
 from ..http.admission import AdmissionQueue
 from ..http.errors import CLIENT_CLOSED, APIError, bad_request, internal_error, unavailable

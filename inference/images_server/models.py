@@ -14,11 +14,19 @@ from time import perf_counter
 from schemas import BadImageError
 from warehouse import EncodedImage
 
-from ..backends.diffusers.generation_spec import GenerationSpec
-from ..backends.diffusers.model_selection import SelectedModel, select_model
-from ..backends.diffusers.pipeline_runner import DrawResult, ImageExceedsMemory, PipelineRunner
-from ..backends.diffusers.registry import DiffusersSettings, SamplingParams
-from ..backends.generator_limits import GeneratorLimits, limits_of
+from ..backends.diffusers.pipeline_runner import (
+    DrawResult,
+    GenerationSpec,
+    ImageExceedsMemory,
+    PipelineRunner,
+)
+from ..backends.diffusers.registry import (
+    DiffusersSettings,
+    SamplingParams,
+    SelectedModel,
+    select_model,
+)
+from ..backends.images.limits import GeneratorLimits, limits_of
 from ..calls.batching import Batcher
 from ..roles import RetryableError, UnusableAnswerError
 from ..sketch_world import generator as sketch_generator

@@ -11,7 +11,7 @@ from typing import Any
 
 from warehouse.storage import first_line
 
-from ..backends.diffusers.generation_spec import GenerationSpec
+from ..backends.diffusers.pipeline_runner import GenerationSpec
 from ..roles import BackendError
 from .models import Replica, ReplicaResult, ServableImageModel
 from .settings import ImagesServerSettings

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from schemas import BadImageError
 from warehouse import EncodedImage
 
-from ..backends.diffusers.generation_spec import GenerationSpec, white_canvas
+from ..backends.diffusers.pipeline_runner import GenerationSpec, white_canvas
 from ..backends.diffusers.registry import SamplingParams
 from ..http.body_reader import BodyReader, check_image
 from ..http.errors import RequestModel, bad_request, not_found, validate

@@ -11,7 +11,7 @@ import orjson
 
 from warehouse import EncodedImage
 
-from ..backends.diffusers.generation_spec import GenerationSpec
+from ..backends.diffusers.pipeline_runner import GenerationSpec
 from ..http.errors import APIError
 from .links import LinkedImages
 from .models import DrawnImage

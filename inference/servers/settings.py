@@ -9,8 +9,7 @@ from schemas import FoundryError
 from schemas.yaml_config import ConfigModel, added_field
 
 from ..backends.checkpoint.manifest import AgentRole
-from ..backends.diffusers.model_selection import select_model
-from ..backends.diffusers.registry import DiffusersSettings
+from ..backends.diffusers.registry import DiffusersSettings, select_model
 from ..backends.model_files import weights_bytes
 
 Gpu = Annotated[int, Field(ge=0)]

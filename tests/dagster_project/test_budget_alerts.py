@@ -12,8 +12,7 @@ import pytest
 
 from assets.core.foundry import FoundryResource
 from dagster_project.notifications import notify_alerts
-from inference.backends.providers.budget import Budget
-from inference.backends.providers.spending import SPENDING_FILE, SpendingFile
+from inference.backends.providers.budget import SPENDING_FILE, Budget, SpendingFile
 from schemas import FoundryError
 from tests.dagster_project.conftest import TINY_PROFILE
 from tests.helpers.automation import wait_until

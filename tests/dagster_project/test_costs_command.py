@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from assets.core.foundry import FoundryResource
 from assets.trajectories.estimate import loop_model_names
 from dagster_project.cli.app import app
-from inference.backends.providers.spending import SPENDING_FILE
+from inference.backends.providers.budget import SPENDING_FILE
 from schemas.trajectories import MODEL_CALLS, SCORES
 from tests.helpers.ledger import START, model_call
 from tests.helpers.spending import spend

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from assets.core.profile import FOLDER
 from dagster_project.cli.app import app
-from inference.backends.diffusers import model_selection
+from inference.backends.diffusers import registry
 from inference.backends.diffusers.registry import load_registry
 
 NAME, COMMIT = "flux2-klein-9b", "92196c8e11f7b6cf2b7493e037d8c5345c559216"
@@ -32,7 +32,7 @@ def listed(profile="sketch"):
 
 
 def lacking(name):
-    return model_selection.missing_requirements(load_registry().find(name))
+    return registry.missing_requirements(load_registry().find(name))
 
 
 def download(cache, parts):

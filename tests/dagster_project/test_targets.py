@@ -17,7 +17,7 @@ from assets.curation.exports.folder import read_card
 from assets.curation.exports.mixing import imported_count
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
-from inference.backends.providers.spending import SpendingFile
+from inference.backends.providers.budget import SpendingFile
 from schemas import TABLES, FoundryError
 from schemas.imports import IMPORTS
 from schemas.trajectories import SCORES

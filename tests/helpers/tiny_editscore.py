@@ -6,7 +6,7 @@ from pathlib import Path
 
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.editscore.loading import EditScoreSettings, load
-from inference.backends.editscore.prompts import prompt_texts
+from inference.backends.editscore.scorer import prompt_texts
 from tests.helpers.tiny_model import build_untrained
 from warehouse import EncodedImage
 

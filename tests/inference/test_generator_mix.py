@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from assets.core.profile import Profile
 from inference.backends.factory import Backends
-from inference.generator_mix import roles_of_prompt
+from inference.generators import roles_of_prompt
 from inference.roles import BackendError
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard

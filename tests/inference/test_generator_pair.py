@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from inference.backends.factory import Backends
 from inference.backends.health_check import first_failure
-from inference.generator_pair import GeneratorPair
+from inference.generators import GeneratorPair
 from inference.images_server.models import SKETCH as SKETCH_MODEL
 from inference.roles import BackendError, max_reference_images
 from inference.settings import Limits, LoopSettings

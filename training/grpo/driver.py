@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field
 
 from inference.backends.factory import Backends
 from inference.environments import Hardware, ensure_environment
-from inference.generator_mix import generator_shares
+from inference.generators import generator_shares
 from inference.images_server.ray_replicas import RAY_TIMED_OUT
 from inference.servers.ray_jobs import reachable_host
 from inference.servers.vllm import compiler_variables

@@ -19,7 +19,7 @@ from pydantic import Field
 from inference.calls.ensemble import score_with
 from inference.calls.retry import CallOutcome, RetryingCaller, summarize_error
 from inference.calls.scoring import ScoreCall, ScoredAttempt
-from inference.generator_pair import drawing_model
+from inference.generators import drawing_model
 from inference.loop import conditioning_images
 from inference.roles import Backend, Generator, Scorer, UnusableAnswerError, qualified_name
 from inference.settings import Conditioning

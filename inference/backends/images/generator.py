@@ -1,20 +1,109 @@
-"""The generator behind images endpoints."""
+"""The generator behind images endpoints: a request with images is an edit, else it generates."""
 
 import asyncio
+import base64
+import binascii
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from warehouse import EncodedImage
 
 from ...roles import BackendError, UnusableAnswerError
 from ...servers.settings import Server
+from ..openai.adapter import OpenAIAdapter, translate_errors
 from ..providers.agents import RemoteGenerator
-from ..providers.chat import ChatTurn, CompletionClient
+from ..providers.chat import ChatTurn, CompletionClient, CompletionRequest
 from ..providers.settings import EndpointSettings
-from .adapter import ImagesRequest
-from .limits import KnownLimits, find_limits
-from .openai_models import drawn_size
+from ..providers.structured import CompletionResult
+from .dialects import DEFAULT, DIALECTS, Dialect, DialectName, drawn_size
+from .limits import KnownLimits, find_limits, known_card, model_card
 from .settings import ImagesGeneratorModel
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types import ImagesResponse
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesRequest(CompletionRequest):
+    """A request for an image.
+
+    Args:
+        settings: parameters, and a mask for edits.
+        size: that is drawn, `WIDTHxHEIGHT`; None: the model chooses.
+        dialect: None: that of the endpoint which it goes to.
+    """
+
+    settings: ImagesGeneratorModel
+    size: str | None = None
+    dialect: DialectName | None = None
+
+    def arguments(self, dialect: Dialect) -> dict[str, Any]:
+        """Arguments of OpenAI's client. It knows few of the fields, so that all are extra ones."""
+        parameters = self.settings.parameters | {"seed": self.seed}
+        if self.size:
+            parameters["size"] = self.size
+        fields = dialect.fields(parameters, is_edit=bool(self.images)) | self.options
+        arguments: dict[str, Any] = {"model": self.model, "prompt": "\n".join(self.texts), "n": 1}
+        if self.images:
+            arguments["image"] = [_file(n, image) for n, image in enumerate(self.images)]
+            if mask := self.settings.mask_image:
+                arguments["mask"] = ("mask.png", mask.data, mask.mime)
+        return arguments | {"extra_body": fields}
+
+
+class ImagesAdapter(OpenAIAdapter):
+    """Sends a request with the parameters that the server's dialect has."""
+
+    async def complete(self, client: "AsyncOpenAI", request: CompletionRequest) -> CompletionResult:
+        assert isinstance(request, ImagesRequest), "generators request images"
+        arguments = request.arguments(await _dialect_of(client, request))
+        call = client.images.edit if request.images else client.images.generate
+        with translate_errors(client):
+            return _parse_images(await call(**arguments))
+
+
+async def _dialect_of(client: "AsyncOpenAI", request: ImagesRequest) -> Dialect:
+    """The dialect of a request, else of the endpoint's server, which is asked once.
+
+    Raises:
+        BackendError: the profile sets what the server has no parameter for.
+    """
+    if request.dialect:
+        return DIALECTS[request.dialect]
+    url = str(client.base_url)
+    is_known, card = known_card(url, request.model)
+    if not is_known:
+        card = await asyncio.to_thread(model_card, url, client.api_key, request.model)
+    dialect = DIALECTS[card.dialect if card else DEFAULT]
+    if problem := request.settings.problem(dialect.name):
+        raise BackendError(f"generator {request.model} at {client.base_url}: {problem}")
+    return dialect
+
+
+def _file(number: int, image: EncodedImage) -> tuple[str, bytes, str]:
+    kind = image.mime.removeprefix("image/")
+    return f"picture-{number}.{kind}", image.data, image.mime
+
+
+def _parse_images(response: "ImagesResponse") -> CompletionResult:
+    usage = response.usage
+    return CompletionResult(
+        text="",
+        images=tuple(_decode(image.b64_json) for image in response.data or () if image.b64_json),
+        input_tokens=usage.input_tokens if usage else 0,
+        output_tokens=usage.output_tokens if usage else 0,
+    )
+
+
+def _decode(encoded: str) -> EncodedImage:
+    """An image; one that is not base64 is a broken image, and billed like any other."""
+    try:
+        return EncodedImage(base64.b64decode(encoded, validate=True))
+    except binascii.Error:
+        return EncodedImage(encoded.encode())
 
 
 class ImagesGenerator(RemoteGenerator):

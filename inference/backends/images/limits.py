@@ -1,22 +1,144 @@
 """The limits of a generator behind images endpoints, and where they come from.
 
-In this order: its servers, the profile's `references`, the registry of generators by the model's
-name, OpenAI's documentation, else none are known and every image is sent.
+In this order: its servers, which are asked once in `/v1/models`, the profile's `references`, the
+registry of generators by the model's name, OpenAI's documentation, else none are known and every
+image is sent.
 """
 
+import threading
+import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from pydantic import BaseModel, Field, ValidationError
 
 from schemas import FoundryError
 
 from ...servers.settings import ImageServer, Server
-from ..diffusers.model_selection import select_model
-from ..diffusers.registry import GeneratorModel, load_registry
-from ..generator_limits import GeneratorLimits, limits_of
+from ..diffusers.registry import GeneratorModel, load_registry, select_model
 from ..providers.settings import EndpointSettings
-from .model_cards import ModelCard, model_card
-from .openai_models import MAX_REFERENCES
+from .dialects import MAX_REFERENCES, DialectName, dialect_of_owner
 from .settings import ImagesGeneratorModel
+
+FORMATS = ("png", "jpeg", "webp")
+
+
+class GeneratorLimits(BaseModel, frozen=True, extra="ignore"):
+    """Field `limits` of a model in our images server's `/v1/models`."""
+
+    references: int | None = Field(
+        description="Most images of an edit that it looks at; 0: it draws from text alone; null: "
+        "no limit is known"
+    )
+    mask: bool = Field(description="Whether it repaints inside a mask itself")
+    negative_prompt: bool = Field(description="Whether it can be told what not to draw")
+    max_pixels: int | None = Field(None, description="Most pixels of an image; null: not known")
+    side_multiple: int = Field(1, description="Sides of an image are multiples of it")
+    square: bool = Field(False, description="Whether it draws squares only")
+    output_formats: tuple[str, ...] = Field(FORMATS, description="Of its answers")
+    partial_images: int = Field(0, description="Most partial images of a stream")
+
+    def problem_with_size(self, size: str) -> str | None:
+        """Why an image of `WIDTHxHEIGHT` cannot be drawn."""
+        width, height = map(int, size.split("x"))
+        if self.max_pixels and width * height > self.max_pixels:
+            return f"{size} has more than {self.max_pixels} pixels"
+        if width % self.side_multiple or height % self.side_multiple:
+            return f"the sides of {size} are no multiples of {self.side_multiple}"
+        if self.square and width != height:
+            return f"{size} is no square"
+        return None
+
+
+def limits_of(model: GeneratorModel) -> GeneratorLimits:
+    """The limits of a generator of the registry."""
+    edits = {"edit", "mask"} & set(model.can)
+    return GeneratorLimits(
+        references=model.max_reference_images if edits else 0,
+        mask="mask" in model.can,
+        negative_prompt="negative_prompt" in model.can,
+        partial_images=3 if (model.defaults.steps or 0) > 1 else 0,
+    )
+
+
+_TIMEOUT_SECONDS = 3.0
+_MAX_BYTES = 2**20
+_ASK_AGAIN_SECONDS = 60.0  # after no answer
+
+
+class ModelCard(BaseModel, extra="ignore", frozen=True):
+    """A model of a server: `limits` are ours, `root` vLLM-Omni's, the last two SGLang's."""
+
+    id: str
+    owned_by: str | None = None
+    root: str | None = None
+    limits: GeneratorLimits | None = None
+    task_type: str | None = None
+    pipeline_class: str | None = None
+
+    @property
+    def dialect(self) -> DialectName:
+        return dialect_of_owner(self.owned_by)
+
+
+class _ModelList(BaseModel, extra="ignore"):
+    data: tuple[ModelCard, ...] = ()
+
+
+# By base URL.
+_answers: dict[str, tuple[ModelCard, ...]] = {}
+_silent_until: dict[str, float] = {}
+_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+
+def model_card(url: str, key: str | None, model: str) -> ModelCard | None:
+    """What a server says of a model; None: nothing. It may wait for seconds: not in event loops.
+
+    Args:
+        url: base URL of the API, such as http://127.0.0.1:8010/v1
+        key: the key itself.
+    """
+    return _named(_cards(url.rstrip("/"), key), model)
+
+
+def known_card(url: str, model: str) -> tuple[bool, ModelCard | None]:
+    """Whether the server was asked already, and what it said; asks nobody."""
+    url = url.rstrip("/")
+    return url in _answers or _is_silent(url), _named(_answers.get(url, ()), model)
+
+
+def _cards(url: str, key: str | None) -> Sequence[ModelCard]:
+    with _locks[url]:
+        if url not in _answers and not _is_silent(url):
+            try:
+                _answers[url] = _ask(url, key)
+            except (URLError, OSError):
+                _silent_until[url] = time.monotonic() + _ASK_AGAIN_SECONDS
+    return _answers.get(url, ())
+
+
+def _is_silent(url: str) -> bool:
+    return _silent_until.get(url, 0.0) > time.monotonic()
+
+
+def _ask(url: str, key: str | None) -> tuple[ModelCard, ...]:
+    """An answer that is no list of models says nothing."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        with urlopen(Request(f"{url}/models", headers=headers), timeout=_TIMEOUT_SECONDS) as answer:
+            return _ModelList.model_validate_json(answer.read(_MAX_BYTES)).data
+    except (HTTPError, ValidationError):
+        return ()
+
+
+def _named(cards: Sequence[ModelCard], model: str) -> ModelCard | None:
+    """The card of a model; a server with one model has no other."""
+    named = (card for card in cards if card.id == model)
+    return next(named, cards[0] if len(cards) == 1 else None)
+
 
 _UNKNOWN = GeneratorLimits(references=None, mask=True, negative_prompt=True)
 _TEXT_ONLY = "T2I"  # SGLang's task_type of models that edit nothing

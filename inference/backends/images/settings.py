@@ -11,8 +11,7 @@ from schemas.yaml_config import added_field
 from warehouse import EncodedImage
 
 from ..providers.settings import EndpointList, EndpointSettings, RemoteGeneratorModel
-from .dialects import DIALECTS, DialectName
-from .openai_models import drawn_size, is_openai, problem_with
+from .dialects import DIALECTS, DialectName, drawn_size, is_openai, problem_with
 
 # Parameters of a request by our names; `seed` comes with each request.
 _PARAMETERS = (

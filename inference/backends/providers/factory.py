@@ -7,14 +7,13 @@ from typing import Any, Literal
 from schemas.trajectories import Role
 from warehouse import Home
 
-from ...generator_pair import GeneratorPair
+from ...generators import GeneratorPair
 from ...roles import BackendError
 from ...servers.instance import ServerInstance
-from ..gemini import GeminiAdapter
-from ..images.adapter import ImagesAdapter
-from ..images.generator import ImagesGenerator
+from ..gemini.adapter import GeminiAdapter
+from ..images.generator import ImagesAdapter, ImagesGenerator
 from ..images.settings import ImagesGeneratorModel, ImagesSettings
-from ..openai import OpenAIAdapter
+from ..openai.adapter import OpenAIAdapter
 from .agents import (
     RemoteCritic,
     RemoteGenerator,
@@ -24,11 +23,10 @@ from .agents import (
     remote_scorer,
 )
 from .batches import BatchClient, BatchStore
-from .budget import Budget
+from .budget import SPENDING_FILE, Budget
 from .chat import CompletionClient
 from .endpoints import Endpoints
 from .settings import BudgetSettings, EndpointSettings, Price, ProviderSettings, RemoteModel
-from .spending import SPENDING_FILE
 
 Provider = Literal["openai", "gemini", "images"]
 

@@ -14,8 +14,8 @@ from warehouse import Home
 from warehouse.costs import CostReport, cost_report
 from warehouse.views import connect
 
+from ...backends.providers.budget import SpendingFile
 from ...backends.providers.settings import BudgetSettings
-from ...backends.providers.spending import SpendingFile
 from ...calls.ask import call_id
 from ...calls.call_index import CallKey
 from ..openapi import ErrorBody

@@ -16,7 +16,7 @@ from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.variants import Variant
 from inference.backends.sketch.agents import SketchGenerator
 from inference.calls.progress import NullProgress
-from inference.generator_mix import roles_of_prompt
+from inference.generators import roles_of_prompt
 from inference.roles import OutcomeGrade, PlanGrade, UnusableAnswerError, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.sketch_world.grader import SketchGrader

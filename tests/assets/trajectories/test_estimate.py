@@ -9,7 +9,7 @@ import yaml
 from assets.core.foundry import FoundryResource
 from assets.core.profile import FOLDER, load_profile
 from assets.trajectories.estimate import estimate, estimate_benchmark
-from inference.backends.providers.spending import SpendingFile
+from inference.backends.providers.budget import SpendingFile
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import (
     CHECKPOINTS,

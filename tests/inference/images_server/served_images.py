@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import httpx
 import openai
 
-from inference.backends.diffusers.generation_spec import GenerationSpec
+from inference.backends.diffusers.pipeline_runner import GenerationSpec
 from inference.http.auth import Keys
 from inference.http.server import HTTPServer, listening_socket
 from inference.images_server.app import make_app

@@ -9,11 +9,9 @@ import pytest
 from PIL import Image
 
 from inference.backends.diffusers import tiny
-from inference.backends.diffusers.generation_spec import GenerationSpec
-from inference.backends.diffusers.model_selection import select_model
-from inference.backends.diffusers.pipeline_runner import PipelineRunner
-from inference.backends.diffusers.registry import DiffusersSettings, load_registry
-from inference.backends.generator_limits import GeneratorLimits, limits_of
+from inference.backends.diffusers.pipeline_runner import GenerationSpec, PipelineRunner
+from inference.backends.diffusers.registry import DiffusersSettings, load_registry, select_model
+from inference.backends.images.limits import GeneratorLimits, limits_of
 from inference.http.errors import APIError
 from inference.images_server import links
 from inference.images_server.links import LinkedImages

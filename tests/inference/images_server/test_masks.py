@@ -6,10 +6,8 @@ import pytest
 from PIL import Image
 
 from inference.backends.diffusers import tiny
-from inference.backends.diffusers.generation_spec import GenerationSpec
-from inference.backends.diffusers.model_selection import select_model
-from inference.backends.diffusers.pipeline_runner import PipelineRunner
-from inference.backends.diffusers.registry import DiffusersSettings
+from inference.backends.diffusers.pipeline_runner import GenerationSpec, PipelineRunner
+from inference.backends.diffusers.registry import DiffusersSettings, select_model
 from inference.images_server.models import servable_pipeline
 from tests.inference.images_server.served_images import LocalReplica, images_of, served
 from warehouse import EncodedImage

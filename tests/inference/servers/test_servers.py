@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from inference.backends.providers import connections
+from inference.backends.providers import endpoints
 from inference.roles import BackendError
 from inference.servers.gpus import claimed_gpus
 from inference.servers.instance import home_servers
@@ -116,7 +116,7 @@ def test_it_stops_when_it_is_idle(home):
 def test_a_training_gets_the_gpus_between_two_calls(home, monkeypatch):
     """The lease outlasts a call for a while, in which the training waits."""
     monkeypatch.setattr("inference.servers.hosts.SUPERVISOR", toy_model.QUICK_SUPERVISOR)
-    monkeypatch.setattr(connections, "_LINGER_SECONDS", 0.5)
+    monkeypatch.setattr(endpoints, "_LINGER_SECONDS", 0.5)
     claimed, waited = threading.Event(), []
 
     def train():

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from inference.backends.diffusers.generation_spec import GenerationSpec
-from inference.backends.diffusers.model_selection import SelectedModel
-from inference.backends.diffusers.pipeline_runner import PipelineRunner
-from inference.backends.diffusers.registry import SamplingParams, load_registry
+from inference.backends.diffusers.pipeline_runner import GenerationSpec, PipelineRunner
+from inference.backends.diffusers.registry import SamplingParams, SelectedModel, load_registry
 from inference.roles import UnusableAnswerError
 from schemas import BadImageError
 from tests.inference.backends.diffusers.conftest import shrink_megapixels

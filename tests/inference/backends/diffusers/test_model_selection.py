@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from inference.backends.diffusers.model_selection import select_model
-from inference.backends.diffusers.registry import DiffusersSettings
+from inference.backends.diffusers.registry import DiffusersSettings, select_model
 from inference.roles import BackendError
 
 

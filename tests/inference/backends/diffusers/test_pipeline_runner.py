@@ -5,10 +5,12 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from inference.backends.diffusers.generation_spec import GenerationSpec
-from inference.backends.diffusers.model_selection import select_model
-from inference.backends.diffusers.pipeline_runner import ImageExceedsMemory, PipelineRunner
-from inference.backends.diffusers.registry import DiffusersSettings, SamplingParams
+from inference.backends.diffusers.pipeline_runner import (
+    GenerationSpec,
+    ImageExceedsMemory,
+    PipelineRunner,
+)
+from inference.backends.diffusers.registry import DiffusersSettings, SamplingParams, select_model
 from inference.roles import BackendError, RetryableError
 from warehouse import EncodedImage
 

@@ -6,7 +6,7 @@ from inspect import signature
 import diffusers
 import pytest
 
-from inference.backends.diffusers.generation_spec import GenerationSpec, PipelineArguments
+from inference.backends.diffusers.pipeline_runner import GenerationSpec, PipelineArguments
 from inference.backends.diffusers.registry import load_registry
 from inference.roles import BackendError
 from schemas import DocumentError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference.backends.editscore.prompts import mean_ratings
+from inference.backends.editscore.scorer import mean_ratings
 from inference.backends.providers.structured import CompletionResult
 from inference.roles import UnusableAnswerError
 

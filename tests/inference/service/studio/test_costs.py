@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
+from inference.backends.providers.budget import SPENDING_FILE
 from inference.backends.providers.settings import BudgetSettings
-from inference.backends.providers.spending import SPENDING_FILE
 from schemas.trajectories import MODEL_CALLS
 from tests.helpers.ledger import START, model_call
 from tests.helpers.spending import spend

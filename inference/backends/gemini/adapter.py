@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from warehouse import EncodedImage
 
-from ..roles import RetryableError, UnusableAnswerError
-from .providers.batches import find_batch
-from .providers.chat import BatchResult, ChatTurn, CompletionRequest
-from .providers.errors import (
+from ...roles import RetryableError, UnusableAnswerError
+from ..providers.batches import find_batch
+from ..providers.chat import BatchResult, ChatTurn, CompletionRequest
+from ..providers.errors import (
     EndpointUnusableError,
     NoAnswerError,
     error_from_status,
     parse_retry_after,
 )
-from .providers.settings import EndpointSettings
-from .providers.structured import CompletionResult
+from ..providers.settings import EndpointSettings
+from ..providers.structured import CompletionResult
 
 if TYPE_CHECKING:
     from google.genai import Client

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from warehouse import EncodedImage
 
-from ..roles import RetryableError, UnusableAnswerError
-from .providers.batches import find_batch
-from .providers.chat import BatchResult, CompletionRequest
-from .providers.errors import (
+from ...roles import RetryableError, UnusableAnswerError
+from ..providers.batches import find_batch
+from ..providers.chat import BatchResult, CompletionRequest
+from ..providers.errors import (
     EndpointUnusableError,
     NoAnswerError,
     error_from_status,
     parse_retry_after,
 )
-from .providers.settings import EndpointSettings
-from .providers.structured import CompletionResult
+from ..providers.settings import EndpointSettings
+from ..providers.structured import CompletionResult
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
