@@ -46,7 +46,7 @@ from .ablation_benchmark import (
 )
 from .agents import oracle_problem
 from .grading import has_exact_grader
-from .items import is_test, load_test_benchmarks
+from .items import is_test
 from .metrics import METRICS
 from .paper import (
     IMAGE,
@@ -224,7 +224,7 @@ def _ablation_of_seed(
     """Train and evaluate all variants under a training seed; stored, before the next one begins."""
     variants = _seed_variants(foundry, training_seed)
     asyncio.run(train_variants(context, foundry, variants))
-    comparison = compare(foundry, variants, progress_of(context), load_test_benchmarks)
+    comparison = compare(foundry, variants, progress_of(context), test_only=True)
     store_comparison(foundry, comparison)
     return comparison
 

@@ -6,9 +6,10 @@ split `heldout_category`, of sub-categories never trained on, are all `test`.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pyarrow.compute as pc
 
@@ -23,6 +24,7 @@ from ..core.profile import Profile
 from .settings import EvaluationSettings, ItemSettings
 
 T = TypeVar("T")
+AttemptKey = tuple[str, int, int]  # trajectory, step, iteration
 Part = Literal["dev", "test"]
 _SplitPart = tuple[Split, Part]
 PARTS: tuple[_SplitPart, ...] = (
@@ -33,35 +35,76 @@ PARTS: tuple[_SplitPart, ...] = (
 # One of three parts is `test`. Another number would move prompts that settings were chosen by.
 _PARTS_OF_A_SPLIT = 3
 _ATTEMPTS = """
-    SELECT concat_ws('/', trajectory_id, step_number, iteration) AS item_id,
-           attempts.prompt_id, step_number, iteration, plans.prompt AS goal,
-           CASE WHEN iteration = 0 THEN '' ELSE attempts.prompt END AS rewritten,
-           source_image AS source, image, semantics, quality
-    FROM attempts JOIN scores USING (trajectory_id, step_number, iteration)
-    JOIN trajectories USING (trajectory_id) JOIN plans USING (plan_id, step_number)
-    JOIN prompts ON prompts.prompt_id = attempts.prompt_id
-    WHERE pack = ? AND split = ? AND plans.prompt <> ''
+SELECT trajectory_id, attempts.prompt_id, attempts.shard, step_number, iteration,
+       plans.prompt AS goal, CASE WHEN iteration = 0 THEN '' ELSE attempts.prompt END AS rewritten,
+       source_image, image, accepted, semantics, quality, overall, t_max
+FROM attempts JOIN trajectories USING (trajectory_id) JOIN plans USING (plan_id, step_number)
+LEFT JOIN scores USING (trajectory_id, step_number, iteration)
+WHERE plans.prompt IS NOT NULL AND {where}
+ORDER BY attempts.shard, trajectory_id, step_number, iteration
+"""
+_HELD_OUT = """
+plans.prompt <> '' AND overall IS NOT NULL
+AND attempts.prompt_id IN (SELECT prompt_id FROM prompts WHERE pack = ? AND split = ?)
 """
 
 
 @dataclass(frozen=True)
-class AttemptItem:
-    """A stored attempt to judge."""
+class StoredAttempt:
+    """One drawn image, as the lake has it; its scores are None where it has none.
 
-    item_id: str
+    Args:
+        goal: the plan's prompt of the step.
+        rewritten: the prompt that made the image; empty where it was the plan's own.
+        source_image, image: sha256; None: drawn from text alone.
+        semantics, quality, overall: 0 to 10.
+        t_max: attempts that the step was allowed.
+        truth: the correct verdict, by its scores, of an item of an evaluation.
+    """
+
+    trajectory_id: str
     prompt_id: str
+    shard: str
     step_number: int
     iteration: int
-    goal: str  # the plan's prompt of its step
-    rewritten: str  # the prompt that made the image; empty when it was the plan's own
-    source: str | None  # sha256 of the image before; None: text-to-image
-    image: str  # sha256
-    grades: Grades  # its stored scores, 0-10
-    truth: bool  # the correct verdict, by its scores
+    goal: str
+    rewritten: str
+    source_image: str | None
+    image: str
+    accepted: bool
+    semantics: float | None
+    quality: float | None
+    overall: float | None
+    t_max: int
+    truth: bool | None = None
+
+    @property
+    def key(self) -> AttemptKey:
+        return self.trajectory_id, self.step_number, self.iteration
+
+    @property
+    def item_id(self) -> str:
+        return "/".join(map(str, self.key))
 
     @property
     def site(self) -> CallSite:
         return CallSite(self.prompt_id, self.step_number, self.iteration)
+
+    @property
+    def grades(self) -> Grades:
+        return Grades(self.semantics or 0.0, self.quality or 0.0)
+
+    @property
+    def grade(self) -> float | None:
+        """The lower of overall score and quality, by which the image counts as good or bad."""
+        return min(self.overall, self.quality or 0.0) if self.overall is not None else None
+
+
+def stored_attempts(home: Home, where: str, parameters: Iterable[Any] = ()) -> list[StoredAttempt]:
+    """Attempts by shard, trajectory, step and iteration. `where`: a condition of SQL."""
+    with closing(duckdb_session(home)) as connection:
+        rows = connection.sql(_ATTEMPTS.format(where=where), params=[*parameters]).to_arrow_table()
+    return [StoredAttempt(**row) for row in rows.to_pylist()]
 
 
 @dataclass(frozen=True)
@@ -71,7 +114,7 @@ class Benchmark:
     name: str
     journal: str
     requests: tuple[PromptRow, ...]
-    attempts: tuple[AttemptItem, ...]
+    attempts: tuple[StoredAttempt, ...]
 
 
 def pack_name(profile: Profile) -> str:
@@ -101,7 +144,7 @@ def part_of(split: Split, prompt_id: str) -> Part:
 
 
 def _journal_name(pack: str, split: Split) -> str:
-    """Both parts of a split have one journal, which older homes already have."""
+    """Both parts of a split have one journal."""
     return f"{pack}-{split.replace('_', '-')}"
 
 
@@ -112,47 +155,42 @@ def load_benchmarks(
 
     `accept_at_least`: overall score, and quality grade, from which on "true" is correct.
     """
-    attempts = {
-        split: _attempts(home, pack, split, accept_at_least)
-        for split in dict.fromkeys(split for split, _ in PARTS)
-    }
+    splits = dict.fromkeys(split for split, _ in PARTS)
+    attempts = {split: _judged_attempts(home, pack, split, accept_at_least) for split in splits}
     benchmarks = []
     for split, part in PARTS:
-        limits = _limits(settings, split, part)
-        requests = _requests(home, pack, settings.seed, (split, part), limits.stories)
-        own = [item for item in attempts[split] if _is_in(item, split, part)]
-        balanced: list[AttemptItem] = []
-        for truth in (True, False):
-            matching = (item for item in own if item.truth is truth)
-            balanced += _sample(matching, limits.verdicts, settings.seed, lambda item: item.item_id)
+        count = _limits(settings, split, part).verdicts
+        own = [item for item in attempts[split] if part_of(split, item.prompt_id) == part]
+        balanced = [
+            item
+            for truth in (True, False)
+            for item in _sample(
+                (item for item in own if item.truth is truth),
+                count,
+                settings.seed,
+                lambda item: item.item_id,
+            )
+        ]
+        requests = _requests(home, pack, settings, split, part)
         name, journal = benchmark_name(pack, split, part), _journal_name(pack, split)
         benchmarks.append(Benchmark(name, journal, tuple(requests), tuple(balanced)))
     return benchmarks
 
 
-def load_test_benchmarks(
-    home: Home, pack: str, settings: EvaluationSettings, accept_at_least: float
-) -> list[Benchmark]:
-    """Those of them that are only reported."""
-    found = load_benchmarks(home, pack, settings, accept_at_least)
-    return [benchmark for benchmark in found if is_test(benchmark.name)]
-
-
 def heldout_requests(home: Home, pack: str, settings: EvaluationSettings) -> list[PromptRow]:
     """The requests of all benchmarks of a lake."""
-    counts = {part: _limits(settings, *part).stories for part in PARTS}
-    return [
-        row
-        for part, count in counts.items()
-        for row in _requests(home, pack, settings.seed, part, count)
-    ]
+    return [row for part in PARTS for row in _requests(home, pack, settings, *part)]
 
 
 def _requests(
-    home: Home, pack: str, seed: int, split_part: _SplitPart, count: int
+    home: Home, pack: str, settings: EvaluationSettings, split: Split, part: Part
 ) -> list[PromptRow]:
-    prompts = [row for row in _prompts(home, pack, split_part[0]) if _is_in(row, *split_part)]
-    return _sample(prompts, count, seed, lambda row: row.prompt_id)
+    """Of the whole bank, so that they stay the same while more shards become trajectories."""
+    where = (pc.field("pack") == pack) & (pc.field("split") == split)
+    rows = [PromptRow(**row) for row in home.lake.read(PROMPTS, where=where).to_pylist()]
+    own = (row for row in rows if part_of(split, row.prompt_id) == part)
+    count = _limits(settings, split, part).stories
+    return _sample(own, count, settings.seed, lambda row: row.prompt_id)
 
 
 def _limits(settings: EvaluationSettings, split: Split, part: Part) -> ItemSettings:
@@ -168,24 +206,14 @@ def _limits(settings: EvaluationSettings, split: Split, part: Part) -> ItemSetti
     return ItemSettings(stories=share(limits.stories), verdicts=share(limits.verdicts))
 
 
-def _is_in(item: PromptRow | AttemptItem, split: Split, part: Part) -> bool:
-    return part_of(split, item.prompt_id) == part
-
-
-def _prompts(home: Home, pack: str, split: Split) -> list[PromptRow]:
-    """Those of the whole bank, so that they stay the same while more shards become trajectories."""
-    where = (pc.field("pack") == pack) & (pc.field("split") == split)
-    return [PromptRow(**row) for row in home.lake.read(PROMPTS, where=where).to_pylist()]
-
-
-def _attempts(home: Home, pack: str, split: Split, accept_at_least: float) -> list[AttemptItem]:
-    items = []
-    rows = duckdb_session(home).sql(_ATTEMPTS, params=[pack, split]).to_arrow_table()
-    for row in rows.to_pylist():
-        grades = Grades(row.pop("semantics"), row.pop("quality"))
-        truth = min(grades.overall, grades.quality) >= accept_at_least
-        items.append(AttemptItem(**row, grades=grades, truth=truth))
-    return items
+def _judged_attempts(
+    home: Home, pack: str, split: Split, accept_at_least: float
+) -> list[StoredAttempt]:
+    found = stored_attempts(home, _HELD_OUT, [pack, split])
+    return [
+        replace(item, truth=min(item.grades.overall, item.grades.quality) >= accept_at_least)
+        for item in found
+    ]
 
 
 def _sample(items: Iterable[T], count: int, seed: int, key: Callable[[T], str]) -> list[T]:

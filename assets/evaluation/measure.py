@@ -33,7 +33,7 @@ from training.rewards.reward import Grades, neutral_step_reward, step_reward
 from warehouse import EncodedImage, Home
 
 from ..core.profile import Profile
-from .items import AttemptItem, Benchmark
+from .items import Benchmark, StoredAttempt
 from .variants import Variant
 
 ASSET = "evaluation"
@@ -74,7 +74,7 @@ async def evaluate_variant(
     limits = profile.limits.model_copy(update={"agents": settings.in_flight})
     changes = {"t_max": variant.t_max, "on_exhausted": "last", "seed": settings.seed}
     loop = profile.loop.model_copy(update=changes)
-    items: list[PromptRow | AttemptItem] = [*benchmark.requests]
+    items: list[PromptRow | StoredAttempt] = [*benchmark.requests]
     items += benchmark.attempts if variant.critic else ()
     with ModelCalls(home, ASSET, benchmark.journal, roles, limits) as calls:
         has_planner = variant.planner is not None
@@ -128,7 +128,7 @@ class _Measurement:
     redraws: int
     images_so_far: Mapping[str, Sequence[str]]  # sha256 by attempt, where all are drawn from
 
-    async def measure(self, item: PromptRow | AttemptItem) -> ItemResult:
+    async def measure(self, item: PromptRow | StoredAttempt) -> ItemResult:
         if isinstance(item, PromptRow):
             return await self._measure_request(item)
         return await self._measure_verdict(item)
@@ -173,8 +173,8 @@ class _Measurement:
             grades |= {"final_success": grade.success, "criteria_met": grade.criteria_met}
         return grades
 
-    async def _measure_verdict(self, item: AttemptItem) -> ItemResult:
-        before = await self.calls.image(item.source) if item.source else None
+    async def _measure_verdict(self, item: StoredAttempt) -> ItemResult:
+        before = await self.calls.image(item.source_image) if item.source_image else None
         after = await self.calls.image(item.image)
         answer = await self.calls.judge(item.site, before, after, item.goal, item.rewritten)
         verdict = answer.answer
@@ -190,7 +190,7 @@ class _Measurement:
         return ItemResult(item.item_id, item.prompt_id, values)
 
     async def _redraw(
-        self, item: AttemptItem, before: EncodedImage | None, prompt: str, number: int
+        self, item: StoredAttempt, before: EncodedImage | None, prompt: str, number: int
     ) -> Grades:
         earlier = self.images_so_far.get(item.item_id, ())[:-1]
         so_far = [await self.calls.image(sha256) for sha256 in earlier]

@@ -8,78 +8,31 @@ interval over requests.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
 
-from inference.calls.ask import CallSite, ModelCalls
+from inference.calls.ask import ModelCalls
 from inference.calls.progress import Progress
 from inference.roles import Roles, UnusableAnswerError
 from inference.settings import Limits
 from schemas.trajectories import MODEL_CALLS
 from warehouse import Home
 
-from ..core.duckdb_session import duckdb_session, query_rows, shard_in
+from ..core.duckdb_session import shard_in
 from ..core.plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, figure_png, new_figure
 from ..core.statistics import Agreement, Interval, agreement, mean_interval
+from .items import AttemptKey, StoredAttempt, stored_attempts
 
-AttemptKey = tuple[str, int, int]  # trajectory, step, iteration
-
-_STEPS = """
-WITH chosen AS (
-    SELECT trajectory_id FROM trajectories WHERE {shards}
-    ORDER BY md5(trajectory_id) {limit}
+_CHOSEN = """
+trajectory_id IN (
+    SELECT trajectory_id FROM trajectories WHERE {shards} ORDER BY md5(trajectory_id) {limit}
 )
-SELECT trajectory_id, attempts.prompt_id, attempts.shard, step_number, iteration,
-       plans.prompt AS goal, CASE WHEN iteration = 0 THEN '' ELSE attempts.prompt END AS rewritten,
-       source_image, image, accepted, overall, least(overall, quality) AS grade, t_max
-FROM attempts JOIN chosen USING (trajectory_id) JOIN trajectories USING (trajectory_id)
-JOIN plans USING (plan_id, step_number)
-LEFT JOIN scores USING (trajectory_id, step_number, iteration)
-WHERE plans.prompt IS NOT NULL
-ORDER BY shard, trajectory_id, step_number, iteration
 """
-
-
-@dataclass(frozen=True)
-class RecordedAttempt:
-    """One drawn image, as the lake has it; `overall` and `grade` are None where it has no score.
-
-    Args:
-        goal: the plan's prompt of the step.
-        rewritten: the prompt that made the image; empty where it was the plan's own.
-        source_image, image: sha256; None: drawn from text alone.
-        overall: 0 to 10.
-        grade: the lower of overall score and quality, by which the image counts as good or bad.
-        t_max: attempts that the step was allowed.
-    """
-
-    trajectory_id: str
-    prompt_id: str
-    shard: str
-    step_number: int
-    iteration: int
-    goal: str
-    rewritten: str
-    source_image: str | None
-    image: str
-    accepted: bool
-    overall: float | None
-    grade: float | None
-    t_max: int
-
-    @property
-    def key(self) -> AttemptKey:
-        return self.trajectory_id, self.step_number, self.iteration
-
-    @property
-    def site(self) -> CallSite:
-        return CallSite(self.prompt_id, self.step_number, self.iteration)
-
-
-Chain = tuple[RecordedAttempt, ...]
+STRICTNESS = tuple(number / 2 for number in range(21))
+"""Grades, 0 to 10, at which a scorer may begin to accept."""
+Chain = tuple[StoredAttempt, ...]
 """The attempts of one step, in order."""
 
 
@@ -91,12 +44,11 @@ def recorded_chains(
     Args:
         trajectories: a sample of so many, chosen by hash; None: all.
     """
-    sql = _STEPS.format(
+    chosen = _CHOSEN.format(
         shards=shard_in(list(shards)) if shards else "true",
         limit="" if trajectories is None else f"LIMIT {trajectories}",
     )
-    with closing(duckdb_session(home)) as connection:
-        attempts = [RecordedAttempt(**row) for row in query_rows(connection, sql)]
+    attempts = stored_attempts(home, chosen)
     steps = groupby(attempts, key=lambda each: (each.trajectory_id, each.step_number))
     return [tuple(chain) for _, chain in steps]
 
@@ -126,7 +78,7 @@ class AttemptJudge:
         Raises:
             FoundryError: a call failed after all retries.
         """
-        shards: dict[str, list[RecordedAttempt]] = defaultdict(list)
+        shards: dict[str, list[StoredAttempt]] = defaultdict(list)
         for chain in chains:
             shards[chain[0].shard] += chain
         verdicts: Verdicts = {}
@@ -135,12 +87,12 @@ class AttemptJudge:
         return verdicts
 
     async def _judge_shard(
-        self, shard: str, attempts: Sequence[RecordedAttempt], progress: Progress
+        self, shard: str, attempts: Sequence[StoredAttempt], progress: Progress
     ) -> Verdicts:
         found: Verdicts = {}
         with ModelCalls(self.home, ASSET, shard, self.roles, self.limits) as calls:
 
-            async def judge(attempt: RecordedAttempt) -> None:
+            async def judge(attempt: StoredAttempt) -> None:
                 try:
                     found[attempt.key] = await self._accepts(calls, attempt)
                 except UnusableAnswerError:
@@ -150,7 +102,7 @@ class AttemptJudge:
             self.home.lake.write(MODEL_CALLS, calls.ledger(), f"{ASSET}-{shard}")
         return found
 
-    async def _accepts(self, calls: ModelCalls, attempt: RecordedAttempt) -> bool:
+    async def _accepts(self, calls: ModelCalls, attempt: StoredAttempt) -> bool:
         source = attempt.source_image
         before = await calls.image(source) if source else None
         after = await calls.image(attempt.image)
@@ -159,10 +111,6 @@ class AttemptJudge:
             return (await calls.judge(*asked)).answer.accepted
         score = (await calls.score(attempt.site, before, after, attempt.goal)).score
         return min(score.overall, score.quality) >= self.accept_at_least
-
-
-STRICTNESS = tuple(number / 2 for number in range(21))
-"""Grades, 0 to 10, at which a scorer may begin to accept."""
 
 
 @dataclass(frozen=True)
@@ -227,16 +175,30 @@ def measure_policy(
     `good_from`: the grade from which on an image is good.
     """
     ends = [(chain, stopping_point(chain, verdicts)) for chain in chains]
-    draws = [(chain[0], float(_length(chain, end))) for chain, end in ends]
-    finals = [(chain[0], chain[-1 if end is None else end].overall) for chain, end in ends]
-    open_steps = [(chain[0], float(end is None and _may_go_on(chain))) for chain, end in ends]
+    graded = [
+        (each, verdicts[each.key], each.grade >= good_from)
+        for chain in chains
+        for each in chain
+        if each.grade is not None and each.key in verdicts
+    ]
+    draws = _over_requests(
+        (chain[0], float(len(chain) if end is None else end + 1)) for chain, end in ends
+    )
+    open_steps = _over_requests(
+        (chain[0], float(end is None and len(chain) < chain[0].t_max)) for chain, end in ends
+    )
+    assert draws and open_steps, "there are chains"
     return PolicyResult(
         name,
-        draws=_over_requests(draws),
-        final=_known(finals),
-        open_steps=_over_requests(open_steps),
-        good_right=_accuracy(chains, verdicts, lambda grade: grade >= good_from, True),
-        bad_right=_accuracy(chains, verdicts, lambda grade: grade < good_from, False),
+        draws,
+        final=_over_requests(
+            (chain[0], chain[-1 if end is None else end].overall) for chain, end in ends
+        ),
+        open_steps=open_steps,
+        good_right=_over_requests((each, float(said)) for each, said, good in graded if good),
+        bad_right=_over_requests(
+            (each, float(not said)) for each, said, good in graded if not good
+        ),
     )
 
 
@@ -245,13 +207,12 @@ def compare_with_record(chains: Sequence[Chain], verdicts: Verdicts, good_from: 
     saved = too_early = wasted = 0
     for chain in chains:
         end = stopping_point(chain, verdicts)
-        if end is not None:
-            unneeded = len(chain) - 1 - end
-            grade = chain[end].grade
-            saved += unneeded if grade is not None and grade >= good_from else 0
-            too_early += unneeded if grade is not None and grade < good_from else 0
         rejected = chain if end is None else chain[:end]
         wasted += sum(each.grade is not None and each.grade >= good_from for each in rejected)
+        grade = None if end is None else chain[end].grade
+        if end is not None and grade is not None:
+            unneeded, good = len(chain) - 1 - end, grade >= good_from
+            saved, too_early = saved + unneeded * good, too_early + unneeded * (not good)
     mine, theirs = (_labels(each) for each in (verdicts, recorded_verdicts(chains)))
     return Changes(sum(map(len, chains)), saved, too_early, wasted, agreement(mine, theirs))
 
@@ -261,40 +222,17 @@ def stopping_point(chain: Chain, verdicts: Verdicts) -> int | None:
     return next((n for n, each in enumerate(chain) if verdicts.get(each.key)), None)
 
 
-def _length(chain: Chain, end: int | None) -> int:
-    return len(chain) if end is None else end + 1
-
-
-def _may_go_on(chain: Chain) -> bool:
-    return len(chain) < chain[0].t_max
-
-
 def _labels(verdicts: Verdicts) -> dict[object, str | None]:
     return {key: "accepted" if accepted else "rejected" for key, accepted in verdicts.items()}
 
 
-def _accuracy(
-    chains: Sequence[Chain], verdicts: Verdicts, counts: Callable[[float], bool], right: bool
-) -> Interval | None:
-    known = [
-        (each, float(verdicts[each.key] is right))
-        for chain in chains
-        for each in chain
-        if each.grade is not None and counts(each.grade) and each.key in verdicts
-    ]
-    return _over_requests(known) if known else None
-
-
-def _known(values: Sequence[tuple[RecordedAttempt, float | None]]) -> Interval | None:
-    known = [(attempt, value) for attempt, value in values if value is not None]
-    return _over_requests(known) if known else None
-
-
-def _over_requests(values: Sequence[tuple[RecordedAttempt, float]]) -> Interval:
+def _over_requests(values: Iterable[tuple[StoredAttempt, float | None]]) -> Interval | None:
+    """Of the values that are known; None: there are none."""
     requests: dict[str, list[float]] = defaultdict(list)
     for attempt, value in values:
-        requests[attempt.prompt_id].append(value)
-    return mean_interval([fmean(each) for each in requests.values()])
+        if value is not None:
+            requests[attempt.prompt_id].append(value)
+    return mean_interval([fmean(each) for each in requests.values()]) if requests else None
 
 
 _COLOURS = (INK, BAD, GOOD, ACCENT)
@@ -315,18 +253,9 @@ def strictness_plot(curve: Sequence[PolicyResult], points: Sequence[PolicyResult
             gain.annotate(f"{STRICTNESS[number]:g}", (x, y), (4, -10), textcoords="offset points")
         for colour, point in zip(_COLOURS, points, strict=False):
             if point.final:
-                error = [
-                    [point.final.mean - point.final.low],
-                    [point.final.high - point.final.mean],
-                ]
-                gain.errorbar(
-                    point.draws.mean,
-                    point.final.mean,
-                    error,
-                    fmt="D",
-                    color=colour,
-                    label=point.name,
-                )
+                mean, low, high = point.final.mean, point.final.low, point.final.high
+                at = point.draws.mean, mean, [[mean - low], [high - mean]]
+                gain.errorbar(*at, fmt="D", color=colour, label=point.name)
         gain.set_xlabel("draws per step")
         gain.set_ylabel("score of the final image")
         gain.set_title("By strictness of a scorer", fontsize=10)

@@ -1,7 +1,7 @@
 """Several variants on all benchmarks of a lake: run, stored, and described for Dagster."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from inference.generation.trajectory_view import AttemptView, StepView, Trajecto
 from schemas.prompts import PromptRow
 from schemas.training import EVALUATIONS, EvaluationRow
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
-from warehouse import Home, ImageStore
+from warehouse import ImageStore
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
@@ -22,18 +22,14 @@ from ..core.statistics import Interval
 from ..trajectories.contact_sheet import contact_sheet
 from .agents import AgentFactory
 from .grading import describe_grader, open_grader
-from .items import Benchmark, load_benchmarks, pack_name
+from .items import Benchmark, is_test, load_benchmarks, pack_name
 from .measure import ASSET, evaluate_variant
 from .metrics import SUCCESS, Summary, differences_table, means_table
 from .paper import TABLE_5
-from .settings import EvaluationSettings
 from .variants import VARIANTS, Variant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# (home, pack, settings, score from which "true" is correct)
-BenchmarksOf = Callable[[Home, str, EvaluationSettings, float], list[Benchmark]]
 
 
 @dataclass(frozen=True)
@@ -60,16 +56,20 @@ def compare(
     foundry: FoundryResource,
     variants: Sequence[Variant],
     progress: Progress,
-    load: BenchmarksOf = load_benchmarks,
+    test_only: bool = False,
 ) -> VariantComparison:
-    """Evaluate variants one after the other on the benchmarks of the lake that `load` gives.
+    """Evaluate variants one after the other on the benchmarks of the lake.
+
+    Args:
+        test_only: on those that are only reported.
 
     Raises FoundryError where a checkpoint is missing, or a model gave no answer; finished calls
     are journaled.
     """
     profile, pack = foundry.settings, pack_name(foundry.settings)
     accept_at_least = profile.curation.critic.verdicts.accept_at_least
-    benchmarks = load(foundry.home, pack, profile.evaluation, accept_at_least)
+    found = load_benchmarks(foundry.home, pack, profile.evaluation, accept_at_least)
+    benchmarks = [each for each in found if is_test(each.name) or not test_only]
     comparison = VariantComparison(benchmarks, list(variants))
     asyncio.run(_evaluate(foundry, variants, comparison, progress))
     return comparison

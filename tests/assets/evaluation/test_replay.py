@@ -7,8 +7,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from assets.core.profile import load_profile
+from assets.evaluation.items import StoredAttempt
 from assets.evaluation.replay import (
-    RecordedAttempt,
     compare_with_record,
     measure_policy,
     recorded_chains,
@@ -28,7 +28,7 @@ GOOD = 6.0
 def chain(trajectory: str, *attempts: tuple[bool, float | None], t_max: int = 5):
     """A step whose attempts were accepted or not, with their grades."""
     return tuple(
-        RecordedAttempt(
+        StoredAttempt(
             trajectory_id=trajectory,
             prompt_id=f"p-{trajectory}",
             shard="s-0000",
@@ -39,8 +39,9 @@ def chain(trajectory: str, *attempts: tuple[bool, float | None], t_max: int = 5)
             source_image=None,
             image="a" * 64,
             accepted=accepted,
+            semantics=grade,
+            quality=grade,
             overall=grade,
-            grade=grade,
             t_max=t_max,
         )
         for number, (accepted, grade) in enumerate(attempts)
