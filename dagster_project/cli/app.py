@@ -3,9 +3,8 @@ imported when the command runs."""
 
 import typer
 
-from schemas import FoundryError
-
-from . import (
+# Absolute: a worker process of `serve` imports this file as a script.
+from dagster_project.cli import (
     agents,
     agreement,
     checkpoints,
@@ -30,6 +29,7 @@ from . import (
     ui,
     verify,
 )
+from schemas import FoundryError
 
 app = typer.Typer(
     no_args_is_help=True,

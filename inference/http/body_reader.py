@@ -1,13 +1,13 @@
 """Reads request bodies in time, within a bound for all of them, as JSON or as a form."""
 
 import asyncio
-import ctypes
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import NamedTuple
 
 import orjson
+from anyio import CapacityLimiter, to_process
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,26 +17,11 @@ from schemas import BadImageError
 from warehouse.images import ImageTooLargeError, TooManyChunksError, check_upload
 
 from .errors import APIError, Model, bad_request, too_many_requests, validate
-from .long_base64 import Base64Cutter
-
-MAX_VALUES = 50_000
-"""Values of a JSON body: what parsing and validation may cost."""
-
-MAX_ESCAPES = 1_000_000
-"""Backslashes of a JSON body. Some clients escape the slashes of base64, every 64th character."""
-
-MAX_TEXT_BYTES = 12 * 2**20
-"""Of a JSON body with other than ASCII characters, without long base64: the parser makes up to four
-times as much of it."""
 
 _RETRY_SECONDS = 2
-_THREAD_BYTES = 200_000  # larger bodies are parsed in a thread
-_TRIM_SECONDS = 1.0  # after a large body
-# Larger blocks are returned to the system when they are freed. Unless it is set, glibc raises this
-# to the largest that was freed, and what large bodies took is not returned.
-_MMAP_BYTES = 4 * 2**20
-_M_MMAP_THRESHOLD = -3
-_SEPARATORS = (b",", b"[", b"{")  # one before each value, but the first of a list or object
+_PROCESS_BYTES = 256 * 1024
+"""Larger bodies are parsed and validated in a worker process: in a thread as well, that would hold
+the interpreter's lock for so long that health checks wait."""
 
 
 class Upload(NamedTuple):
@@ -60,37 +45,23 @@ class BodyReader:
     def __init__(self, max_bytes: int, seconds: float) -> None:
         self._max_bytes, self._seconds = max_bytes, seconds
         self._bytes = 0
-        self._trim: asyncio.TimerHandle | None = None
-        self._parsing = asyncio.Lock()  # threads that hold the interpreter's lock in turn add up
-        _call_malloc("mallopt", _M_MMAP_THRESHOLD, _MMAP_BYTES)
+        self._processes = CapacityLimiter(1)
 
-    async def read_json(
-        self, request: Request, model: type[Model], cut_base64: bool = False
-    ) -> tuple[Model, Sequence[bytes]]:
-        """A request in JSON, and the parts of its body.
-
-        Args:
-            cut_base64: out of the model's strings; `long_base64` decodes them.
+    async def read_json(self, request: Request, model: type[Model]) -> tuple[Model, bytes]:
+        """A request in JSON, and its body.
 
         Raises:
-            APIError: another content type, too slow, too many bytes in all bodies, too many values
-                or too much text in this one, or not of the model's form.
+            APIError: another content type, too slow, too many bytes in all bodies, or not of the
+                model's form.
             ClientDisconnect: the client disconnected.
         """
         _check_type(request, "application/json", "send JSON, as Content-Type: application/json")
-        body, short = list[bytes](), list[bytes]()
-        cutter = Base64Cutter() if cut_base64 else None
         async with self._counted(request) as counted:
-            async for part in _countable_parts(counted):
-                body.append(part)
-                short += cutter.shorten(part) if cutter else [part]
-        size = sum(map(len, short))
-        if size > MAX_TEXT_BYTES and not all(map(bytes.isascii, short)):
-            raise bad_request("the body has too much text", code="string_above_max_length")
-        if size <= _THREAD_BYTES:
-            return _parse_json(short, model), body
-        async with self._parsing:
-            return await asyncio.to_thread(_parse_json, short, model), body
+            body = await counted.body()
+        if len(body) <= _PROCESS_BYTES:
+            return parse_json(body, model), body
+        parsed = await to_process.run_sync(parse_json, body, model, limiter=self._processes)
+        return parsed, body
 
     async def read_form(
         self, request: Request, max_files: int, max_fields: int
@@ -145,15 +116,15 @@ class BodyReader:
             raise APIError(HTTPStatus.REQUEST_TIMEOUT, message, retry=False) from None
         finally:
             self._bytes -= size
-            if size > _THREAD_BYTES:
-                self._trim_memory_later()
 
-    def _trim_memory_later(self) -> None:
-        """Once no large body has come for a while, and the last has been answered."""
-        if self._trim:
-            self._trim.cancel()
-        loop = asyncio.get_running_loop()
-        self._trim = loop.call_later(_TRIM_SECONDS, loop.run_in_executor, None, _trim_memory)
+
+def parse_json(body: bytes, model: type[Model]) -> Model:
+    """A body in JSON as a request; raises APIError."""
+    try:
+        content = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise bad_request(f"the body is not valid JSON: {error}", code="invalid_json") from None
+    return validate(content, model)
 
 
 def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -> None:
@@ -175,46 +146,6 @@ def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -
         raise bad_request(message, param, "invalid_image") from None
 
 
-async def _countable_parts(request: Request) -> AsyncIterator[bytes]:
-    """The parts of a JSON body, as long as they have no more values and escapes than the maxima.
-
-    Counted while they arrive: whatever handles a large body at once holds the interpreter's lock,
-    in a thread as well.
-    """
-    separators = escapes = 0
-    async for part in request.stream():
-        separators += sum(map(part.count, _SEPARATORS))
-        if separators > MAX_VALUES:
-            message = f"the body has more than {MAX_VALUES} values, or commas and brackets in texts"
-            raise bad_request(message, code="too_many_values")
-        escapes += part.count(b"\\")
-        if escapes > MAX_ESCAPES:
-            raise bad_request(
-                f"the body has more than {MAX_ESCAPES} escapes", code="too_many_values"
-            )
-        yield part
-
-
-def _parse_json(parts: Sequence[bytes], model: type[Model]) -> Model:
-    try:
-        content = orjson.loads(b"".join(parts))
-    except orjson.JSONDecodeError as error:
-        raise bad_request(f"the body is not valid JSON: {error}", code="invalid_json") from None
-    return validate(content, model)
-
-
 def _check_type(request: Request, media_type: str, message: str) -> None:
     if not request.headers.get("content-type", "").lower().startswith(media_type):
         raise bad_request(message)
-
-
-def _trim_memory() -> None:
-    """Give free memory back to the system."""
-    _call_malloc("malloc_trim", 0)
-
-
-def _call_malloc(name: str, *arguments: int) -> None:
-    """Call a function of the C library that only glibc has, which alone needs it."""
-    function = getattr(ctypes.CDLL(None), name, None)
-    if function:
-        function(*arguments)

@@ -1,5 +1,6 @@
 """API errors in OpenAI's shape, and how exceptions become them."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -13,8 +14,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 
-from .problems import clearest_problem
-
 Model = TypeVar("Model", bound=BaseModel)
 
 CLIENT_CLOSED = 499
@@ -24,11 +23,20 @@ _RETRY_SECONDS = 5
 _MAX_LENGTH = 500  # of what a client sent, in a message
 _UNKNOWN = "unknown_field"
 
-UNSUPPORTED = "unsupported_value"
-"""Type of the validation errors of values without meaning here, and code of their API errors."""
+MAX_TEXT_LENGTH = 200_000
+"""Characters of a text in a request, unless its field says otherwise."""
+
+UNSUPPORTED, BAD_BASE64, TOO_LONG = (
+    "unsupported_value",
+    "invalid_base64_image",
+    "string_above_max_length",
+)
+"""Types of validation errors that are the codes of their API errors as well."""
 
 
-class RequestModel(BaseModel, extra="forbid", frozen=True, strict=True):
+class RequestModel(
+    BaseModel, extra="forbid", frozen=True, strict=True, str_max_length=MAX_TEXT_LENGTH
+):
     """The form of a request, or of a part of one; unknown fields are an error.
 
     Their names are checked first: pydantic would build an error for each of a million.
@@ -116,7 +124,7 @@ def validate(content: object, model: type[Model]) -> Model:
         return model.model_validate(content)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)
-        raise _invalid(clearest_problem(problems, content)) from None
+        raise _invalid(*_clearest(problems, content)) from None
 
 
 def install_error_handlers(app: Starlette) -> None:
@@ -125,18 +133,44 @@ def install_error_handlers(app: Starlette) -> None:
         app.add_exception_handler(kind, _respond)
 
 
-def _invalid(problem: Any) -> APIError:
+def _clearest(problems: Sequence[Any], content: object) -> tuple[Any, list[int | str], str]:
+    """The deepest of pydantic's problems, its place in the request's own words, and what is wrong.
+
+    Where a field may have several forms, pydantic has a problem for each: the deepest belongs to
+    the form that fits best; problems of one place are joined.
+    """
+    places = [list(_place(problem, content)) for problem in problems]
+    deepest = max(places, key=len)
+    found = [problem for problem, place in zip(problems, places, strict=True) if place == deepest]
+    return found[0], deepest, ", or ".join(dict.fromkeys(problem["msg"] for problem in found))
+
+
+def _place(problem: Any, content: Any) -> Iterator[int | str]:
+    """The parts of a location that are in the request; others name pydantic's own alternatives."""
+    location = problem["loc"]
+    for number, part in enumerate(location):
+        if isinstance(content, dict) and part in content:
+            content = content[part]
+            yield part
+        elif isinstance(content, list) and isinstance(part, int):
+            content = content[part] if part < len(content) else None
+            yield part
+        elif problem["type"] == "missing" and number == len(location) - 1:
+            yield part
+
+
+def _invalid(problem: Any, location: Sequence[int | str], message: str) -> APIError:
     """A problem that pydantic found, with the field's name as the client sent it."""
-    location, message = problem["loc"], problem["msg"].removeprefix("Value error, ")
-    if problem["type"] == _UNKNOWN:
+    kind = problem["type"]
+    if kind == _UNKNOWN:
         unknown = _shorten(".".join(map(str, (*location, problem["ctx"]["name"]))))
         message = f"unknown field {unknown}; known fields: {problem['ctx']['known']}"
         return bad_request(message, unknown, "unknown_parameter")
-    place = _shorten(".".join(map(str, location)))
-    name, message = place or None, _shorten(message)
-    if problem["type"] == "missing":
+    name = _shorten(".".join(map(str, location))) or None
+    if kind == "missing":
         return bad_request(f"{name} is missing", name, "missing_required_parameter")
-    code = UNSUPPORTED if problem["type"] == UNSUPPORTED else "invalid_value"
+    message = _shorten(message.removeprefix("Value error, "))
+    code = kind if kind in (UNSUPPORTED, BAD_BASE64, TOO_LONG) else "invalid_value"
     return bad_request(f"{name}: {message}" if name else message, name, code)
 
 
@@ -158,7 +192,7 @@ async def _respond(request: Request, error: Exception) -> Response:
             return response
         case RequestValidationError():
             first = error.errors()[0]
-            return _invalid(first | {"loc": first["loc"][1:]}).response()  # without "query", "path"
+            return _invalid(first, first["loc"][1:], first["msg"]).response()  # without "query"
     return internal_error().response()
 
 

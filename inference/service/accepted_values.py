@@ -7,7 +7,7 @@ that a user relies on is ignored. Values that change nothing are accepted.
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import AfterValidator, BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from ..http.errors import UNSUPPORTED, RequestModel
@@ -72,6 +72,7 @@ Conversation = Annotated[
 ToolCalls = Annotated[
     int | None, Only("limit pictures with interleave.max_steps and interleave.t_max")
 ]
+IgnoredObject = Annotated[dict[str, Any] | None, AfterValidator(lambda _: None)]
 
 
 class TextFormat(BaseModel, extra="ignore", frozen=True, strict=True):

@@ -8,21 +8,22 @@ them.
 import re
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import orjson
 from fastapi import FastAPI, Request, Response
-from pydantic import Field
+from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticKnownError
 
 from ..events import RunEvent, StepAccepted, StepExhausted, StepStarted
 from ..generation.generation_state import StepState
 from ..generation.requests import GenerationRequest
-from ..http.errors import RequestModel
 from .accepted_values import (
     Choices,
     Effort,
     FunctionChoice,
     Functions,
+    IgnoredObject,
     LogitBias,
     Logprobs,
     Penalty,
@@ -39,8 +40,10 @@ from .request_parsing import (
     DEFAULT_MODEL,
     MAX_ITEMS,
     ContentPart,
+    ConversationRequest,
     ConversationTurn,
     ImageRef,
+    ImageURL,
     Json,
     Metadata,
     RequestEcho,
@@ -48,6 +51,7 @@ from .request_parsing import (
     RequestPart,
     Role,
     Seed,
+    decode_data_uri,
 )
 from .responses.response_builder import ResponseBuilder
 from .run import GenerationRun
@@ -63,17 +67,30 @@ _NOT_IN_ALT_TEXT = re.compile(r"[\[\]()\\\n]")
 _MAX_TITLE_LENGTH = 200
 
 
+def _split_markdown(text: object) -> list[str | bytes]:
+    """The words and images of Markdown, in order."""
+    if not isinstance(text, str):
+        raise PydanticKnownError("string_type")
+    split = enumerate(_MARKDOWN_IMAGE.split(text))  # every second part is a data URI
+    return [decode_data_uri(part) if odd % 2 else part for odd, part in split if part]
+
+
+Markdown = Annotated[
+    list[str | bytes], PlainValidator(_split_markdown), WithJsonSchema({"type": "string"})
+]
+
+
 class ImageAddress(RequestPart):
     """An image: PNG, JPEG or WebP."""
 
-    url: str = Field(description="`data:image/png;base64,...`")
+    url: ImageURL = Field(description="`data:image/png;base64,...`")
 
 
 class ChatText(RequestPart):
     """Text."""
 
     type: Literal["text"]
-    text: str
+    text: Markdown
 
 
 class ChatImage(RequestPart):
@@ -100,7 +117,7 @@ class ChatMessage(RequestPart):
     """A message of the conversation."""
 
     role: Role
-    content: str | ChatParts | None = None
+    content: Markdown | ChatParts | None = None
     tool_calls: Functions = None
 
 
@@ -110,7 +127,7 @@ class StreamOptions(RequestPart):
     include_usage: bool | None = None
 
 
-class ChatRequest(RequestModel):
+class ChatRequest(ConversationRequest):
     """A request for the next message of a conversation."""
 
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)
@@ -146,7 +163,7 @@ class ChatRequest(RequestModel):
     # Accepted, without effect on the result.
     parallel_tool_calls: bool | None = None
     prompt_cache_key: str | None = None
-    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_options: IgnoredObject = None
     prompt_cache_retention: str | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None
@@ -161,7 +178,7 @@ class ChatRequest(RequestModel):
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
         return [
-            ConversationTurn(message.role, _content(message.content, f"messages.{n}.content"))
+            ConversationTurn(message.role, _content(message.content or (), f"messages.{n}.content"))
             for n, message in enumerate(self.messages)
         ]
 
@@ -274,24 +291,18 @@ def _finish_reason(builder: ResponseBuilder) -> str:
     return "length" if builder.status in ("stopped", "cancelled") else "stop"
 
 
-def _content(content: str | Sequence[ChatPart] | None, param: str) -> list[ContentPart]:
-    if isinstance(content, str):
-        return _split_images(content, param)
-    return [part for n, each in enumerate(content or ()) for part in _parts(each, f"{param}.{n}")]
+def _content(content: Sequence[str | bytes | ChatPart], param: str) -> list[ContentPart]:
+    return [part for n, each in enumerate(content) for part in _parts(each, param, n)]
 
 
-def _parts(part: ChatPart, param: str) -> list[ContentPart]:
+def _parts(part: str | bytes | ChatPart, param: str, number: int) -> list[ContentPart]:
     match part:
         case ChatImage(image_url=address):
-            return [ImageRef(address.url, f"{param}.image_url.url")]
+            return [ImageRef(address.url, f"{param}.{number}.image_url.url")]
         case ChatText(text=text):
-            return _split_images(text, param)
+            return [each for piece in text for each in _parts(piece, f"{param}.{number}", 0)]
         case ChatRefusal(refusal=refusal):
             return [refusal]
-
-
-def _split_images(text: str, param: str) -> list[ContentPart]:
-    """The words and images of Markdown, in order."""
-    split = _MARKDOWN_IMAGE.split(text)  # every second part is a data URI
-    parts = [ImageRef(part, param) if odd % 2 else part for odd, part in enumerate(split)]
-    return [part for part in parts if part]
+        case bytes():
+            return [ImageRef(part, param)]
+    return [part]

@@ -95,15 +95,15 @@ class ImagesServing(GenerationServing):
             message = "image is missing: send the image to edit, or several, as files"
             raise bad_request(message, "image", "missing_required_parameter")
         # Not as it was sent: the boundary between the parts is another one at each attempt.
-        body = [orjson.dumps([fields, [len(each.content) for each in uploads]])]
-        body += [each.content for each in uploads]
+        sizes = orjson.dumps([fields, [len(each.content) for each in uploads]])
+        body = b"".join([sizes, *(each.content for each in uploads)])
         return await self._answer(request, api_request, body, uploads)
 
     async def _answer(
         self,
         request: Request,
         api_request: ImagesRequest,
-        body: Sequence[bytes],
+        body: bytes,
         uploads: Sequence[Upload] = (),
     ) -> Response:
         run = await self.open(request, body, *await self._parse(api_request, uploads))
@@ -113,16 +113,10 @@ class ImagesServing(GenerationServing):
     async def _parse(
         self, request: ImagesRequest, uploads: Sequence[Upload]
     ) -> tuple[GenerationRequest, Json]:
-        refs = [ImageRef(str(number), each.field, "file") for number, each in enumerate(uploads)]
-
-        async def load(ref: ImageRef) -> EncodedImage:
-            return await self.parser.check_image(uploads[int(ref.source)].content, ref.param)
-
+        refs = [ImageRef(each.content, each.field) for each in uploads]
         turn = ConversationTurn("user", [*refs, request.prompt])
         options = RequestOptions(seed=request.seed)
-        generation = await self.parser.parse(
-            [turn], request.model, options, "prompt", load_stored=load
-        )
+        generation = await self.parser.parse([turn], request.model, options, "prompt")
         fields = {
             "created_at": int(time.time()),
             "model": request.model or DEFAULT_MODEL,

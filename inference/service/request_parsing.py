@@ -6,11 +6,20 @@ of the user are those to edit. The size of images is checked before they are dec
 """
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from schemas.trajectories import OnExhausted
 from warehouse import EncodedImage
@@ -20,8 +29,14 @@ from ..backends.checkpoint.manifest import IDENTITY, PROMOTED
 from ..generation.agent_resolver import TRAINED_CRITICS
 from ..generation.requests import GenerationOptions, GenerationRequest, RequestedAgents
 from ..http.body_reader import check_image
-from ..http.errors import RequestModel, bad_request, not_found
-from ..http.long_base64 import decode_base64, is_cut
+from ..http.errors import (
+    BAD_BASE64,
+    MAX_TEXT_LENGTH,
+    TOO_LONG,
+    RequestModel,
+    bad_request,
+    not_found,
+)
 from ..settings import LoopSettings
 from .settings import RequestLimits
 
@@ -35,6 +50,8 @@ MODELS: dict[str, str | None] = {
 DEFAULT_MODEL = "interleave"
 
 MAX_ITEMS = 1000
+_MAX_PARTS = 5000  # of all items of a request
+_MAX_TEXT_LENGTH = 2_000_000  # of all its texts
 _MAX_METADATA = 16
 
 Json = dict[str, Any]
@@ -59,7 +76,39 @@ Metadata = Annotated[
 AgentReference = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class RequestPart(BaseModel, extra="ignore", frozen=True, strict=True):
+def _decode_base64(text: object) -> bytes:
+    if not isinstance(text, str):
+        raise PydanticKnownError("string_type")
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise PydanticCustomError(BAD_BASE64, "this is not base64") from None
+
+
+def decode_data_uri(url: object) -> str | bytes:
+    """The content of a data URI; another URL as it is."""
+    if not isinstance(url, str):
+        raise PydanticKnownError("string_type")
+    if url[:5].lower() != "data:":
+        if len(url) > MAX_TEXT_LENGTH:
+            raise PydanticKnownError("string_too_long", {"max_length": MAX_TEXT_LENGTH})
+        return url
+    head, comma, data = url.partition(",")
+    if not comma or not head.lower().endswith(";base64"):
+        raise PydanticCustomError(BAD_BASE64, "the data URI is not in base64")
+    return _decode_base64(data)
+
+
+# Images are decoded as they are validated, which happens in another process where they are large.
+Base64Image = Annotated[bytes, PlainValidator(_decode_base64), WithJsonSchema({"type": "string"})]
+ImageURL = Annotated[
+    str | bytes, PlainValidator(decode_data_uri), WithJsonSchema({"type": "string"})
+]
+
+
+class RequestPart(
+    BaseModel, extra="ignore", frozen=True, strict=True, str_max_length=MAX_TEXT_LENGTH
+):
     """A part of a request's content; unknown fields are ignored."""
 
 
@@ -98,11 +147,11 @@ class ImageRef:
     """An image of a request.
 
     Args:
-        source: a data URI or http(s) URL, or the id of a stored image.
+        source: its content, an http(s) URL, or the id of a stored image.
         param: its place in the request.
     """
 
-    source: str
+    source: str | bytes
     param: str
     kind: Literal["url", "file", "call"] = "url"
 
@@ -117,6 +166,23 @@ class ConversationTurn:
 
     role: Role
     content: Sequence[ContentPart]
+
+
+class ConversationRequest(RequestModel):
+    """A request that has a conversation."""
+
+    def turns(self) -> list[ConversationTurn]:
+        """The conversation, in order."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        parts = [part for turn in self.turns() for part in turn.content]
+        length = sum(len(part) for part in parts if isinstance(part, str))
+        if length > _MAX_TEXT_LENGTH or len(parts) > _MAX_PARTS:
+            message = "the conversation is too long; leave out its first messages"
+            raise PydanticCustomError(TOO_LONG, message)
+        return self
 
 
 @dataclass(frozen=True)
@@ -210,7 +276,7 @@ class RequestParser:
 
     def _check_text(self, texts: Sequence[str], param: str) -> None:
         characters = sum(map(len, texts))
-        if characters > self.limits.text or any(map(is_cut, texts)):
+        if characters > self.limits.text:
             message = (
                 f"the text has {characters} characters; at most {self.limits.text} are allowed"
             )
@@ -237,17 +303,16 @@ class RequestParser:
             message = f"at most {most} images are allowed"
             raise bad_request(message, refs[most].param, "too_many_images")
         return [
-            await self._load(ref.source, ref.param)
-            if ref.kind == "url" or load_stored is None
+            await self._load(ref)
+            if ref.kind == "url" or not load_stored
             else await load_stored(ref)
             for ref in refs
         ]
 
-    async def _load(self, url: str, param: str) -> EncodedImage:
-        return await self.check_image(await self._read(url, param), param)
-
-    async def check_image(self, data: bytes, param: str) -> EncodedImage:
-        """Bytes that a client sent as an image; APIError: they are none, or too large."""
+    async def _load(self, ref: ImageRef) -> EncodedImage:
+        data, param = ref.source, ref.param
+        if isinstance(data, str):
+            data = await self._fetch(data, param)
         if len(data) > self.limits.picture_bytes:
             message = f"{len(data)} bytes; at most {self.limits.picture_bytes} are allowed"
             raise bad_request(f"{param} has {message}", param, "image_file_too_large")
@@ -261,12 +326,9 @@ class RequestParser:
         _ = image.sha256  # computed here, in a thread
         return image
 
-    async def _read(self, url: str, param: str) -> bytes:
-        scheme = url[:8].lower()
-        if scheme.startswith("data:"):
-            return await asyncio.to_thread(_decode_data_uri, url, param)
+    async def _fetch(self, url: str, param: str) -> bytes:
         form = "as a data URI (data:image/png;base64,...)"
-        if not scheme.startswith(("http://", "https://")):
+        if not url[:8].lower().startswith(("http://", "https://")):
             raise bad_request(f"{param}: send the image {form}", param, "invalid_image_url")
         if not self.limits.remote_pictures:
             message = f"this service does not fetch images from URLs; send it {form}"
@@ -337,13 +399,3 @@ def _compose_text(content: Sequence[ContentPart], previous_images: int) -> str:
         return text
     lines = [IMAGE if isinstance(part, ImageRef) else escape_tags(part).strip() for part in content]
     return "\n".join(filter(None, [*[IMAGE] * previous_images, *lines]))
-
-
-def _decode_data_uri(url: str, param: str) -> bytes:
-    head, comma, data = url.partition(",")
-    if not comma or not head.lower().endswith(";base64"):
-        raise bad_request(f"{param}: the data URI is not in base64", param, "invalid_base64_image")
-    try:
-        return decode_base64(data)
-    except ValueError:
-        raise bad_request(f"{param}: this is not base64", param, "invalid_base64_image") from None

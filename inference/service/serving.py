@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -47,15 +47,15 @@ class GenerationServing:
     parser: RequestParser
     bodies: BodyReader
 
-    async def read(self, request: Request, model: type[Model]) -> tuple[Model, Sequence[bytes]]:
-        """A request and the parts of its body, if the queue is not full.
+    async def read(self, request: Request, model: type[Model]) -> tuple[Model, bytes]:
+        """A request and its body, if the queue is not full.
 
         Raises:
             APIError: it is full, or the body cannot be read or has another form.
             ClientDisconnect: the client disconnected.
         """
         self.check_room(request)
-        return await self.bodies.read_json(request, model, cut_base64=True)
+        return await self.bodies.read_json(request, model)
 
     def check_room(self, request: Request) -> None:
         """Raise APIError if the queue is full, before the body is read."""
@@ -78,7 +78,7 @@ class GenerationServing:
         return answer
 
     async def open(
-        self, request: Request, body: Sequence[bytes], generation: GenerationRequest, fields: Json
+        self, request: Request, body: bytes, generation: GenerationRequest, fields: Json
     ) -> GenerationRun:
         """See `RequestManager.open`; `fields`: see `RequestEcho`."""
         key = request.headers.get("idempotency-key") or None
@@ -152,8 +152,7 @@ def owner_of(request: Request) -> str:
     return str(request.state.owner)
 
 
-def _hash(path: str, body: Sequence[bytes]) -> str:
+def _hash(path: str, body: bytes) -> str:
     digest = hashlib.sha256(path.encode() + b"\n")
-    for part in body:
-        digest.update(part)
+    digest.update(body)
     return digest.hexdigest()

@@ -29,9 +29,8 @@ class StoredImages:
         Raises:
             APIError: the client has no such image.
         """
-        if ref.kind == "file":
-            return await self._image_of_file(ref.source, ref.param)
-        return await self._image_of_call(ref.source, ref.param)
+        load = self._image_of_file if ref.kind == "file" else self._image_of_call
+        return await load(str(ref.source), ref.param)
 
     async def _image_of_file(self, file_id: str, param: str) -> EncodedImage:
         content = await asyncio.to_thread(self.files.content, file_id, self.owner)

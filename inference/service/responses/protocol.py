@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, Field, Tag, field_validator, model_validator
 
-from ...http.errors import RequestModel
+from ...http.errors import MAX_TEXT_LENGTH
 from ..accepted_values import (
     Conversation,
+    IgnoredObject,
     ReasoningSettings,
     Temperature,
     TextSettings,
@@ -17,9 +18,12 @@ from ..accepted_values import (
 from ..plan_requirements import plan_requirements
 from ..request_parsing import (
     MAX_ITEMS,
+    Base64Image,
     ContentPart,
+    ConversationRequest,
     ConversationTurn,
     ImageRef,
+    ImageURL,
     Json,
     Metadata,
     RequestOptions,
@@ -28,21 +32,19 @@ from ..request_parsing import (
 )
 from .image_tool import ImageChoice, ImageTool
 
-_MAX_LENGTH = 200_000  # of a text; the service's own limit is a setting
-
 
 class InputText(RequestPart):
     """Text."""
 
     type: Literal["input_text", "output_text", "text"]
-    text: str = Field(max_length=_MAX_LENGTH)
+    text: str = Field(max_length=MAX_TEXT_LENGTH)
 
 
 class InputImage(RequestPart):
     """An image (PNG, JPEG or WebP), as a data URI or an uploaded file."""
 
     type: Literal["input_image"]
-    image_url: str | None = Field(None, description="`data:image/png;base64,...`")
+    image_url: ImageURL | None = Field(None, description="`data:image/png;base64,...`")
     file_id: str | None = Field(None, max_length=100, description="Id of an uploaded file")
     detail: Literal["auto", "low", "high", "original"] | None = Field(
         None, description="Without effect: the models get the image as it is"
@@ -59,7 +61,7 @@ class InputRefusal(RequestPart):
     """The refusal in an earlier answer."""
 
     type: Literal["refusal"]
-    refusal: str = Field(max_length=_MAX_LENGTH)
+    refusal: str = Field(max_length=MAX_TEXT_LENGTH)
 
 
 Part = Annotated[InputText | InputImage | InputRefusal, Field(discriminator="type")]
@@ -71,7 +73,7 @@ class InputMessage(RequestPart):
     type: Literal["message"] = "message"
     role: Role
     content: (
-        Annotated[str, Field(max_length=_MAX_LENGTH)]
+        Annotated[str, Field(max_length=MAX_TEXT_LENGTH)]
         | Annotated[list[Part], Field(max_length=MAX_ITEMS, fail_fast=True)]
     )
 
@@ -81,7 +83,7 @@ class InputImageCall(RequestPart):
 
     type: Literal["image_generation_call"]
     id: str | None = Field(None, max_length=200)
-    result: str | None = Field(None, description="The image in base64")
+    result: Base64Image | None = Field(None, description="The image in base64")
     status: str | None = Field(None, max_length=100, description="`failed`: there is no image")
 
 
@@ -109,15 +111,15 @@ Item = Annotated[
 ]
 
 
-class ResponsesRequest(RequestModel):
+class ResponsesRequest(ConversationRequest):
     """A request for an interleaved sequence."""
 
     input: (
-        Annotated[str, Field(min_length=1, max_length=_MAX_LENGTH)]
+        Annotated[str, Field(min_length=1, max_length=MAX_TEXT_LENGTH)]
         | Annotated[list[Item], Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)]
     )
     model: str | None = Field(None, description="One of `/v1/models`")
-    instructions: str | None = Field(None, max_length=_MAX_LENGTH)
+    instructions: str | None = Field(None, max_length=MAX_TEXT_LENGTH)
     previous_response_id: str | None = Field(
         None, description="Go on from the last image of this response"
     )
@@ -148,20 +150,19 @@ class ResponsesRequest(RequestModel):
     # Accepted, without effect on the result.
     parallel_tool_calls: bool | None = None
     prompt_cache_key: str | None = None
-    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_options: IgnoredObject = None
     prompt_cache_retention: str | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None
-    stream_options: dict[str, Any] | None = None
+    stream_options: IgnoredObject = None
     truncation: Literal["auto", "disabled"] | None = None
     user: str | None = None
 
     @field_validator("include")
     @classmethod
-    def _without_logprobs(cls, include: list[str] | None) -> list[str] | None:
+    def _without_logprobs(cls, include: list[str] | None) -> None:
         if "message.output_text.logprobs" in (include or ()):
             raise ValueError("there are no log probabilities; leave them out")
-        return include
 
     @property
     def image_tool(self) -> ImageTool:
@@ -291,7 +292,7 @@ def _turn(item: Item, param: str) -> ConversationTurn:
 
 def _image_of_call(item: InputImageCall, param: str) -> list[ContentPart]:
     if item.result:
-        return [ImageRef(f"data:image/png;base64,{item.result}", f"{param}.result")]
+        return [ImageRef(item.result, f"{param}.result")]
     if item.id and item.status != "failed":
         return [ImageRef(item.id, f"{param}.id", "call")]
     return []
@@ -299,10 +300,12 @@ def _image_of_call(item: InputImageCall, param: str) -> list[ContentPart]:
 
 def _content(part: Part, param: str) -> ContentPart:
     match part:
-        case InputImage(image_url=None, file_id=file_id):
-            return ImageRef(file_id or "", f"{param}.file_id", "file")
-        case InputImage(image_url=url):
-            return ImageRef(url or "", f"{param}.image_url")
+        case InputImage(file_id=str(file_id)):
+            return ImageRef(file_id, f"{param}.file_id", "file")
+        case InputImage(image_url=str() | bytes() as url):
+            return ImageRef(url, f"{param}.image_url")
+        case InputImage():
+            raise AssertionError("validated: it has a source")
         case InputText(text=text):
             return text
         case InputRefusal(refusal=refusal):

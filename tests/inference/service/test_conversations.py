@@ -115,7 +115,7 @@ def test_pages_of_items(client):
 
 @pytest.mark.parametrize("form", ["image", "call", "chat part", "chat markdown"])
 def test_large_images_arrive_complete(client, form):
-    """Their base64 does not pass the JSON parser at once (`long_base64`)."""
+    """They are decoded in another process."""
     noise = np.random.default_rng(7).integers(0, 255, (900, 900, 3), dtype=np.uint8)
     image = EncodedImage.of(Image.fromarray(noise))
     uri, words = data_uri(image), {"type": "text", "text": "Add a yellow sun"}

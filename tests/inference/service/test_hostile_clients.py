@@ -7,9 +7,11 @@ import socket
 import struct
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
+import psutil
 import pytest
 from PIL import Image
 from pydantic import ValidationError
@@ -241,30 +243,47 @@ def test_idle_connections_outlast_those_of_clients(home, monkeypatch):
                 pass
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "param"),
-    [
-        (b'{"input": "a cat", ' + b",".join(b'"f%d":1' % n for n in range(60_000)) + b"}",
-         "too_many_values", None),
-        (b'{"input": "' + b"\\u0041" * 1_100_000 + b'"}', "too_many_values", None),
-        (b'{"input": "' + b"x " * 6_300_000 + "\N{SNOWBOARDER}".encode() + b'"}',
-         "string_above_max_length", None),
-        (b'{"input": "' + b"x" * 1_000_000 + b'"}', "string_above_max_length", "input"),
-        (b'{"input": [' + b"{}," * 49_000 + b"{}]}", "too_many_values", None),
-        (b"{" + b",".join(b'"f%d":1' % n for n in range(40_000)) + b"}", "unknown_parameter", "f0"),
-        (b'{"input": "a cat", "interleave": {"tmax": 1, "t_max": "x"}}',
-         "unknown_parameter", "interleave.tmax"),
-        (b'{"input": "a cat", "metadata": {' + b",".join(b'"%d":1' % n for n in range(17)) + b"}}",
-         "invalid_value", "metadata"),
+def test_bodies_that_are_costly_to_validate_are_rejected(service):
+    """With one error, however many there are."""
+    fields = [b",".join(b'"f%d":1' % n for n in range(count)) for count in (60_000, 40_000, 17)]
+    wide_text = b"x " * 6_300_000 + "\N{SNOWBOARDER}".encode()
+    options = b'{"tmax": 1, "t_max": "x"}'
+    for body, code, param in [
+        (b'{"input": "a cat", ' + fields[0] + b"}", "unknown_parameter", "f0"),
+        (b"{" + fields[1] + b"}", "unknown_parameter", "f0"),
+        (b'{"input": "' + b"\\u0041" * 1_100_000 + b'"}', "invalid_value", "input"),
+        (b'{"input": "' + wide_text + b'"}', "invalid_value", "input"),
+        (b'{"input": [' + b"{}," * 49_000 + b"{}]}", "missing_required_parameter", "input.0.role"),
+        (b'{"input": "a", "interleave": ' + options + b"}", "unknown_parameter", "interleave.tmax"),
+        (b'{"input": "a cat", "metadata": {' + fields[2] + b"}}", "invalid_value", "metadata"),
         (b'{"%s": 1}' % (b"x" * 1_000_000), "unknown_parameter", "x" * 500 + "..."),
-    ],
-    ids=["values", "escapes", "wide text", "base64", "items", "fields", "nested", "metadata",
-         "name"],
-)  # fmt: skip
-def test_bodies_that_are_costly_to_validate_are_rejected_early(service, body, code, param):
-    response = service.post(PATH, content=body, headers=JSON)
-    error = error_of(response, 400)
-    assert (error["code"], error["param"]) == (code, param) and len(response.content) < 5_000
+    ]:  # fmt: skip
+        response = service.post(PATH, content=body, headers=JSON)
+        error = error_of(response, 400)
+        assert (error["code"], error["param"]) == (code, param) and len(response.content) < 5_000
+
+
+def test_conversations_are_bounded_together(service):
+    """Every part may be short enough, and their number, too."""
+    for parts, text in ((1, "x" * 150_000), (1000, "x")):
+        content = [{"type": "input_text", "text": text}] * parts
+        body = {"input": [{"role": "user", "content": content}] * 15}
+        assert error_of(service.post(PATH, json=body), 400)["code"] == "string_above_max_length"
+
+
+def test_large_bodies_are_parsed_in_another_process(service):
+    """The service answers while it is busy, here: stopped."""
+    body = b'{"input": "' + b"x" * 2_000_000 + b'"}'
+    service.post(PATH, content=body, headers=JSON)
+    [worker] = [each for each in psutil.Process().children() if "anyio" in str(each.cmdline())]
+    worker.suspend()
+    with ThreadPoolExecutor() as threads:
+        answer = threads.submit(service.post, PATH, content=body, headers=JSON)
+        wait_until(lambda: service.metrics()["interleave_service_connections"] > 1)
+        assert service.client().responses.create(input=HOUSE).status == "completed"
+        assert not answer.done() and service.get("/health").status_code == 200
+        worker.resume()
+        error_of(answer.result(), 400)
 
 
 def test_one_error_is_built_for_many_bad_parts():
