@@ -46,13 +46,13 @@ from .request_parsing import (
     ImageURL,
     Json,
     Metadata,
-    RequestEcho,
     RequestOptions,
     RequestPart,
     Role,
     Seed,
     decode_data_uri,
 )
+from .response_store import StoredResponse
 from .responses.response_builder import ResponseBuilder
 from .run import GenerationRun
 from .serving import JSON, GenerationServing, load_images
@@ -221,28 +221,28 @@ class ChatServing(GenerationServing):
 
 def _completion(run: GenerationRun) -> Json:
     """The message of a run that has ended."""
-    builder = ResponseBuilder(run.request)
+    builder = ResponseBuilder(run.stored)
     parts = (part for event in run.events for part in _markdown(builder, event))
     message = {"content": "".join(parts).strip(), "role": "assistant"}
     choice = {"finish_reason": _finish_reason(builder), "index": 0, "message": message}
     more = {"usage": builder.usage.chat(), "interleave": builder.interleave()}
-    return _payload(run.request, "chat.completion", [choice]) | more
+    return _payload(run.stored, "chat.completion", [choice]) | more
 
 
 async def _chunks(run: GenerationRun, with_usage: bool) -> AsyncIterator[bytes]:
     """The message in parts, as they are generated; an error is the last one."""
-    request, builder = run.request, ResponseBuilder(run.request)
-    yield _encode(_chunk(request, {"content": "", "role": "assistant"}))
+    stored, builder = run.stored, ResponseBuilder(run.stored)
+    yield _encode(_chunk(stored, {"content": "", "role": "assistant"}))
     async for event in run.follow():
         for part in _markdown(builder, event):
-            yield _encode(_chunk(request, {"content": part}))
+            yield _encode(_chunk(stored, {"content": part}))
     if failure := run.failure():
         yield _encode({"error": failure.error})
         return
-    end = _chunk(request, {}, _finish_reason(builder))
+    end = _chunk(stored, {}, _finish_reason(builder))
     yield _encode(end | {"interleave": builder.interleave()})
     if with_usage:
-        yield _encode(_payload(request, _CHUNK, []) | {"usage": builder.usage.chat()})
+        yield _encode(_payload(stored, _CHUNK, []) | {"usage": builder.usage.chat()})
     yield _DONE
 
 
@@ -265,18 +265,18 @@ def _title(step: StepState) -> str:
     return title[:_MAX_TITLE_LENGTH] or "Picture"
 
 
-def _chunk(request: RequestEcho, delta: Json, finish: str | None = None) -> Json:
+def _chunk(stored: StoredResponse, delta: Json, finish: str | None = None) -> Json:
     choice = {"delta": delta, "index": 0, "finish_reason": finish}
-    return _payload(request, _CHUNK, [choice])
+    return _payload(stored, _CHUNK, [choice])
 
 
-def _payload(request: RequestEcho, kind: str, choices: list[Json]) -> Json:
+def _payload(stored: StoredResponse, kind: str, choices: list[Json]) -> Json:
     """Fields that messages and chunks have in common, in the order of OpenAI's own classes."""
     return {
-        "id": f"chatcmpl-{request.generation_id}",
+        "id": f"chatcmpl-{stored.request.generation_id}",
         "choices": choices,
-        "created": int(request.fields["created_at"]),
-        "model": request.fields["model"],
+        "created": int(stored.created_at),
+        "model": stored.fields["model"],
         "object": kind,
     }
 

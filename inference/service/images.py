@@ -141,7 +141,7 @@ async def _image_answer(run: GenerationRun) -> Json:
     await load_images([last.image])
     entry = {"b64_json": await _encode(builder, last.image), "revised_prompt": last.draw.prompt}
     return {
-        "created": int(run.request.fields["created_at"]),
+        "created": int(run.stored.created_at),
         "background": "opaque",
         "data": [entry],
         "output_format": builder.image_tool.output_format or last.image.mime.partition("/")[2],

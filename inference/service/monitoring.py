@@ -89,7 +89,7 @@ def log_generation(run: GenerationRun, event: RunEvent, prompts: bool) -> None:
     """Log the first event of a request and the last; `prompts`: with the user's text and error."""
     fields: dict[str, Any] = {"response_id": run.stored.id, "owner": run.stored.owner}
     if isinstance(event, RunStarted):
-        prompt = {"text": run.request.text} if prompts else {}
+        prompt = {"text": run.stored.request.text} if prompts else {}
         _log_event("generation started", **fields, versions=event.versions, **prompt)
     elif run.ending:
         builder = run.build_response()

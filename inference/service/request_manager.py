@@ -17,7 +17,6 @@ from warehouse.storage import storage_errors
 from ..calls.retry import summarize_error
 from ..events import RunEvent, RunStarted, RunTerminated, TrajectoryFailed, dump_events
 from ..generation.agent_resolver import AgentResolver
-from ..generation.requests import GenerationRequest
 from ..generation.runner import BUG, GenerationRunner
 from ..http.admission import AdmissionQueue
 from ..http.errors import APIError, unavailable
@@ -70,16 +69,17 @@ class RequestManager:
         """Mark the requests of a killed service as interrupted; how many there were."""
         return self.store.settle_unfinished(STOPPED.status, dump_events([STOPPED]))
 
-    async def open(self, request: GenerationRequest, row: StoredResponse) -> GenerationRun:
-        """Start a request that the store has as `row`, or return the earlier one with its key.
+    async def open(self, row: StoredResponse) -> GenerationRun:
+        """Start a request, or return the earlier one with its key.
 
         Raises:
             APIError: the queue is full, or the key belongs to another request.
         """
-        if row.key is None:
-            return await self._start(request, row)
-        async with self._key_locks.setdefault((row.owner, row.key), asyncio.Lock()):
-            return await self._open_keyed(request, row, row.key)
+        key = row.request.key
+        if key is None:
+            return await self._start(row)
+        async with self._key_locks.setdefault((row.owner, key), asyncio.Lock()):
+            return await self._open_keyed(row, key)
 
     async def find(self, response_id: str, owner: str) -> GenerationRun | None:
         """A request of an owner, whether it has ended or not; if so, it is stored."""
@@ -160,17 +160,16 @@ class RequestManager:
         run = self._runs.get(response_id)
         return run if run and run.stored.owner == owner else None
 
-    async def _open_keyed(
-        self, request: GenerationRequest, row: StoredResponse, key: str
-    ) -> GenerationRun:
+    async def _open_keyed(self, row: StoredResponse, key: str) -> GenerationRun:
         runs = self._runs.values()
-        run = next((r for r in runs if (r.stored.owner, r.stored.key) == (row.owner, key)), None)
+        owned = (each for each in runs if each.stored.owner == row.owner)
+        run = next((each for each in owned if each.stored.request.key == key), None)
         if run and (run.ending or run.termination):
             await run.settled.wait()
             run = None
         stored = run.stored if run else await asyncio.to_thread(self.store.by_key, row.owner, key)
         if stored is None:
-            return await self._start(request, row)
+            return await self._start(row)
         if stored.body_hash != row.body_hash:
             message = "this Idempotency-Key belongs to another request; use a new one"
             status = HTTPStatus.UNPROCESSABLE_ENTITY
@@ -178,58 +177,55 @@ class RequestManager:
         if run or not stored.resumable:
             return run or GenerationRun.restore(stored, self.home.images)
         generation_id = stored.request.generation_id
-        fields = row.request.fields | {"created_at": stored.request.fields["created_at"]}
-        echo = replace(row.request, generation_id=generation_id, fields=fields)
-        request = replace(request, generation_id=generation_id, resumes=True)
-        return await self._start(request, replace(row, request=echo))
+        fields = row.fields | {"created_at": stored.fields["created_at"]}
+        request = replace(row.request, generation_id=generation_id, resumes=True)
+        return await self._start(replace(row, request=request, fields=fields))
 
-    async def _start(self, request: GenerationRequest, row: StoredResponse) -> GenerationRun:
+    async def _start(self, row: StoredResponse) -> GenerationRun:
         run = GenerationRun(row)
         with ExitStack() as stack:
             stack.callback(run.settled.set)
             stack.enter_context(self.queue.admit(row.owner))
-            self._runs[run.stored.id] = run
-            stack.callback(self._runs.pop, run.stored.id)
-            stack.callback(self._runner.end_waiting, request, None)  # if it does not get stored
-            await self._store_begun(request, run.stored)
+            self._runs[row.id] = run
+            stack.callback(self._runs.pop, row.id)
+            stack.callback(self._runner.end_waiting, row.request, None)  # if it is not stored
+            await self._store_begun(row)
             registration = stack.pop_all()
-        task = asyncio.create_task(self._work(run, request, registration))
+        task = asyncio.create_task(self._work(run, registration))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return run
 
-    async def _store_begun(self, request: GenerationRequest, stored: StoredResponse) -> None:
+    async def _store_begun(self, stored: StoredResponse) -> None:
         try:
-            self._runner.accept(request)
+            self._runner.accept(stored.request)
             await asyncio.to_thread(self.store.begin, stored)
         except StorageError as error:
             _log.error("requests cannot be stored: %s", error)
             message = "requests cannot be stored at the moment; the service's log says why"
             raise unavailable(message, "storage_unavailable") from None
 
-    async def _work(
-        self, run: GenerationRun, request: GenerationRequest, registration: ExitStack
-    ) -> None:
+    async def _work(self, run: GenerationRun, registration: ExitStack) -> None:
         """From the queue to the store."""
         with registration:
             try:
                 run.attach_task()
-                await self._wait_and_generate(run, request)
+                await self._wait_and_generate(run)
             except asyncio.CancelledError:
                 self._note(run, run.termination or STOPPED)
             finally:
                 run.waits = False
-                settling = asyncio.create_task(self._settle(run, request))
+                settling = asyncio.create_task(self._settle(run))
                 while not settling.done():  # it is not cancelled with this task
                     with suppress(asyncio.CancelledError):
                         await asyncio.shield(settling)
 
-    async def _wait_and_generate(self, run: GenerationRun, request: GenerationRequest) -> None:
+    async def _wait_and_generate(self, run: GenerationRun) -> None:
         seconds = self.settings.deadline_seconds
         try:
             async with asyncio.timeout(seconds), self.queue.slot():
                 run.waits = False
-                await self._generate(run, request)
+                await self._generate(run)
         except TimeoutError:
             reason = f"it was not finished in {seconds:g} seconds"
             self._note(run, RunTerminated("interrupted", reason))
@@ -241,7 +237,8 @@ class RequestManager:
             _log.exception("unexpected error in request %s", run.stored.id)
             self._note(run, BUG)
 
-    async def _generate(self, run: GenerationRun, request: GenerationRequest) -> None:
+    async def _generate(self, run: GenerationRun) -> None:
+        request = run.stored.request
         try:
             roles = await self.resolver.resolve(request.agents)
             await asyncio.to_thread(check_conditioning, request.options, roles.generator)
@@ -251,7 +248,7 @@ class RequestManager:
             # The request asks for something that is not available here.
             return self._note(run, TrajectoryFailed(summarize_error(error), refused=True))
         self._note(run, RunStarted(roles.names))
-        check_plan = partial(unmet_requirement, run.request.fields.get("requirements"))
+        check_plan = partial(unmet_requirement, run.stored.fields.get("requirements"))
         async with aclosing(self._runner.run(request, roles, check_plan)) as events:
             async for event in events:
                 self._note(run, event)
@@ -262,16 +259,16 @@ class RequestManager:
             self.metrics.record(run, event)
             log_generation(run, event, self.settings.logs.prompts)
 
-    async def _settle(self, run: GenerationRun, request: GenerationRequest) -> None:
+    async def _settle(self, run: GenerationRun) -> None:
         """Store the response, or delete what must not be stored."""
         stored = run.stored
-        self._runner.end_waiting(request, run.ending)
+        self._runner.end_waiting(stored.request, run.ending)
         try:
-            if run.is_resumable or run.request.fields.get("store", True):
+            if run.is_resumable or stored.fields.get("store", True):
                 await asyncio.to_thread(self._store_events, run)
             else:
                 await asyncio.to_thread(self.store.delete, stored.id, stored.owner)
-                await self._runner.erase(run.request.generation_id)
+                await self._runner.erase(stored.request.generation_id)
         except FoundryError as error:
             _log.error("response %s could not be stored: %s", stored.id, error)
 

@@ -186,38 +186,6 @@ class ConversationRequest(RequestModel):
 
 
 @dataclass(frozen=True)
-class RequestEcho:
-    """What a response repeats of its request; stored as JSON with the response.
-
-    Args:
-        input_images: sha256 of the images given with the request.
-        options: its `GenerationOptions`.
-        fields: fields of the API's request that its response repeats; `background`: it continues
-            when the client disconnects; `store`: False: it is deleted when it has ended.
-    """
-
-    generation_id: str
-    text: str
-    input_images: Sequence[str]
-    options: Json
-    fields: Json
-
-    @classmethod
-    def of(cls, generation: GenerationRequest, fields: Json) -> "RequestEcho":
-        return cls(
-            generation.generation_id,
-            generation.text,
-            tuple(image.sha256 for image in generation.images),
-            generation.options.model_dump(),
-            fields,
-        )
-
-    @property
-    def response_id(self) -> str:
-        return f"resp_{self.generation_id}"
-
-
-@dataclass(frozen=True)
 class RequestParser:
     """Checks requests against a service's limits and fills in a profile's defaults."""
 

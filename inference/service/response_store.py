@@ -12,19 +12,20 @@ from typing import Any
 
 import orjson
 
-from warehouse import Home
+from schemas import StorageError
+from warehouse import Home, ImageStore
 from warehouse.sqlite_file import SqliteFile
 
-from .legacy_responses import convert_response
-from .request_parsing import RequestEcho
+from ..events import LazyImage
+from ..generation.requests import GenerationOptions, GenerationRequest
 from .settings import RetentionSettings
 
 FILE = "service/library.sqlite"
 """Where the store is in a home's local folder."""
 
-# In the order of the fields of `StoredResponse`.
+Json = dict[str, Any]
+
 _COLUMNS = "owner, request, status, events, key, body, resumable"
-# Version 1, which stored the Response as it was sent.
 _CREATE_TABLE = (
     """
     CREATE TABLE IF NOT EXISTS responses (
@@ -34,11 +35,12 @@ _CREATE_TABLE = (
         text TEXT NOT NULL,
         words TEXT NOT NULL,
         status TEXT NOT NULL,
-        response BLOB NOT NULL,
         key TEXT,
         body TEXT,
         resumable INTEGER NOT NULL,
-        settled INTEGER NOT NULL
+        settled INTEGER NOT NULL,
+        request BLOB,
+        events BLOB
     )
     """,
     "CREATE INDEX IF NOT EXISTS newest ON responses (owner, created_at)",
@@ -52,29 +54,36 @@ class StoredResponse:
 
     Args:
         owner: id of the client's API key; empty where none is needed.
+        fields: of the API's request, which its response repeats, and `created_at`; `background`:
+            it continues when the client disconnects; `store`: False: it is deleted when it has
+            ended.
         status: of the generation, such as `complete`; `queued` until the request is settled.
         events: the log of its generation; empty until the request is settled.
-        key: the client's idempotency key.
-        body_hash: of the body that was sent under that key.
+        body_hash: of the body that was sent under its idempotency key.
         resumable: the same request under the same key continues it.
     """
 
     owner: str
-    request: RequestEcho
+    request: GenerationRequest
+    fields: Json
     status: str = "queued"
     events: bytes = b""
-    key: str | None = None
     body_hash: str | None = None
     resumable: bool = False
 
     @property
     def id(self) -> str:
-        return self.request.response_id
+        return f"resp_{self.request.generation_id}"
+
+    @property
+    def input_images(self) -> list[str]:
+        """sha256 of the images given with the request."""
+        return [image.sha256 for image in self.request.images]
 
     @property
     def created_at(self) -> float:
         """Seconds since 1970."""
-        return float(self.request.fields["created_at"])
+        return float(self.fields["created_at"])
 
 
 class ResponseStore:
@@ -85,11 +94,11 @@ class ResponseStore:
     """
 
     def __init__(self, home: Home) -> None:
-        path = home.local / FILE
-        migrations = (_CREATE_TABLE, _replace_responses_by_events)
+        path, self._images = home.local / FILE, home.images
+        migrations = (_CREATE_TABLE, _check_version)
         self._file = SqliteFile(path, migrations, fast_commits=True)
         with self._file.transaction():
-            pass  # creates or converts the file, or raises before the first request
+            pass  # creates the file, or raises before the first request
 
     def get(self, response_id: str, owner: str) -> StoredResponse | None:
         return self._select_one("id = ? AND owner = ?", response_id, owner)
@@ -122,14 +131,24 @@ class ResponseStore:
 
     def begin(self, stored: StoredResponse) -> None:
         """Add a request that is about to run, or to run again."""
-        row = vars(stored) | {"request": orjson.dumps(stored.request)}
         text = stored.request.text
-        values = (*row.values(), stored.id, stored.created_at, text, text.casefold(), 0)
-        self._execute(
-            f"INSERT OR REPLACE INTO responses ({_COLUMNS}, id, created_at, text, words, settled) "
-            f"VALUES ({', '.join('?' * len(values))})",
-            *values,
-        )
+        row = {
+            "id": stored.id,
+            "owner": stored.owner,
+            "created_at": stored.created_at,
+            "text": text,
+            "words": text.casefold(),
+            "status": stored.status,
+            "key": stored.request.key,
+            "body": stored.body_hash,
+            "resumable": stored.resumable,
+            "settled": False,
+            "request": _dump_request(stored),
+            "events": stored.events,
+        }
+        columns, values = ", ".join(row), ", ".join("?" * len(row))
+        statement = f"INSERT OR REPLACE INTO responses ({columns}) VALUES ({values})"
+        self._execute(statement, *row.values())
 
     def settle(self, response_id: str, status: str, events: bytes, resumable: bool = False) -> None:
         """Store how a request ended."""
@@ -174,7 +193,7 @@ class ResponseStore:
     def _select(self, condition: str, *values: object) -> list[StoredResponse]:
         query = f"SELECT {_COLUMNS} FROM responses WHERE {condition}"
         with self._file.transaction() as connection:
-            return [_from_row(row) for row in connection.execute(query, values)]
+            return [_from_row(row, self._images) for row in connection.execute(query, values)]
 
     def _execute(self, statement: str, *values: object) -> int:
         with self._file.transaction() as connection:
@@ -187,22 +206,37 @@ def _contains(words: str) -> tuple[str, list[str]]:
     return " AND ".join(["owner = ?", *["instr(words, ?) > 0"] * len(terms)]), terms
 
 
-def _replace_responses_by_events(connection: sqlite3.Connection) -> None:
-    """From version 1 to 2."""
-    connection.execute("ALTER TABLE responses ADD COLUMN request BLOB")
-    connection.execute("ALTER TABLE responses ADD COLUMN events BLOB")
-    for (name,) in connection.execute("SELECT id FROM responses").fetchall():
-        query = "SELECT response FROM responses WHERE id = ?"
-        response = orjson.loads(connection.execute(query, (name,)).fetchone()[0])
-        request, status, log = convert_response(response)
-        connection.execute(
-            "UPDATE responses SET status = ?, request = ?, events = ? WHERE id = ?",
-            (status, orjson.dumps(request), log, name),
-        )
-    connection.execute("ALTER TABLE responses DROP COLUMN response")
+def _check_version(connection: sqlite3.Connection) -> None:
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(responses)")]
+    if "response" in columns:
+        message = "has responses of an earlier version, which cannot be read: move it away"
+        raise StorageError(f"{FILE} {message}")
 
 
-def _from_row(row: Sequence[Any]) -> StoredResponse:
-    owner, request, status, events, key, body_hash, resumable = row
-    echo = RequestEcho(**orjson.loads(request))
-    return StoredResponse(owner, echo, status, events, key, body_hash, bool(resumable))
+def _dump_request(stored: StoredResponse) -> bytes:
+    request = stored.request
+    return orjson.dumps(
+        {
+            "generation_id": request.generation_id,
+            "text": request.text,
+            "input_images": stored.input_images,
+            "options": request.options.model_dump(),
+            "fields": stored.fields,
+        }
+    )
+
+
+def _from_row(row: Sequence[Any], images: ImageStore) -> StoredResponse:
+    owner, content, status, events, key, body_hash, resumable = row
+    record = orjson.loads(content)
+    request = GenerationRequest(
+        record["text"],
+        tuple(LazyImage(images, sha256) for sha256 in record["input_images"]),
+        GenerationOptions.model_validate(record["options"]),
+        channel="service",
+        generation_id=record["generation_id"],
+        key=key,
+    )
+    return StoredResponse(
+        owner, request, record["fields"], status, events, body_hash, bool(resumable)
+    )

@@ -33,7 +33,7 @@ class GenerationRun:
     """
 
     def __init__(self, stored: StoredResponse) -> None:
-        self.stored, self.request = stored, stored.request
+        self.stored = stored
         self.received_at, self.start = datetime.now(UTC), monotonic()
         self.events: list[RunEvent] = []
         self.settled = asyncio.Event()
@@ -118,7 +118,7 @@ class GenerationRun:
         return None
 
     def build_response(self) -> ResponseBuilder:
-        builder = ResponseBuilder(self.request)
+        builder = ResponseBuilder(self.stored)
         for event in self.events:
             builder.note(event)
         return builder
@@ -131,7 +131,7 @@ class GenerationRun:
             yield
         finally:
             self._followers -= 1
-            if not self._followers and not self.request.fields.get("background"):
+            if not self._followers and not self.stored.fields.get("background"):
                 self.cancel(ABANDONED)
 
     def attach_task(self) -> None:

@@ -23,7 +23,7 @@ from ..http.body_reader import BodyReader
 from ..http.errors import APIError, Model, bad_request
 from ..http.server import run_while_connected
 from .request_manager import RequestManager
-from .request_parsing import Json, RequestEcho, RequestParser
+from .request_parsing import Json, RequestParser
 from .response_store import StoredResponse
 from .run import GenerationRun
 from .settings import ServiceSettings
@@ -80,14 +80,14 @@ class GenerationServing:
     async def open(
         self, request: Request, body: bytes, generation: GenerationRequest, fields: Json
     ) -> GenerationRun:
-        """See `RequestManager.open`; `fields`: see `RequestEcho`."""
+        """See `RequestManager.open`; `fields`: see `StoredResponse`."""
         key = request.headers.get("idempotency-key") or None
         if key and len(key) > _MAX_KEY_LENGTH:
             raise bad_request(f"the Idempotency-Key has more than {_MAX_KEY_LENGTH} characters")
         body_hash = await asyncio.to_thread(_hash, request.url.path, body) if key else ""
-        echo = RequestEcho.of(generation, fields)
-        row = StoredResponse(owner_of(request), echo, key=key, body_hash=body_hash)
-        return await self.manager.open(replace(generation, key=key), row)
+        generation = replace(generation, key=key)
+        row = StoredResponse(owner_of(request), generation, fields, body_hash=body_hash)
+        return await self.manager.open(row)
 
     async def stream(self, run: GenerationRun, chunks: AsyncIterator[bytes]) -> Response:
         """A stream of server-sent events, which keeps the run alive while it is read."""

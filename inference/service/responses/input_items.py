@@ -11,7 +11,7 @@ from warehouse import ImageStore
 
 from ...events import LazyImage
 from ...http.errors import bad_request
-from ..request_parsing import Json, RequestEcho
+from ..response_store import Json, StoredResponse
 from .protocol import InputImage, InputImageCall, Item, ItemReference, Part, item_param, part_param
 
 Order = Literal["asc", "desc"]
@@ -27,7 +27,7 @@ def items_to_store(given: str | Sequence[Item], images: Mapping[str, str]) -> li
 
 
 def list_items(
-    request: RequestEcho,
+    stored: StoredResponse,
     images: ImageStore | None,
     after: str | None = None,
     limit: int = 20,
@@ -39,8 +39,7 @@ def list_items(
         APIError: there is no item `after`.
         BadImageError: an image is missing.
     """
-    stored = request.fields.get("input") or _items_of_older(request)
-    items = [_named(item, request, number) for number, item in enumerate(stored)]
+    items = [_named(item, stored, number) for number, item in enumerate(_items(stored))]
     if order == "desc":
         items.reverse()
     if after is not None:
@@ -95,15 +94,17 @@ def _text(role: str, text: str) -> Json:
     return {"type": "input_text", "text": text}
 
 
-def _items_of_older(request: RequestEcho) -> list[Json]:
-    """Of a request that was stored without its items: all of it as one message."""
+def _items(stored: StoredResponse) -> list[Json]:
+    """Of a request of another API: all of it as one message."""
+    if items := stored.fields.get("input"):
+        return list(items)
     image = {"type": "input_image", "detail": "auto", "file_id": None}
-    images = [image | {"image_url": sha256} for sha256 in request.input_images]
-    return [_message("user", [_text("user", request.text), *images])]
+    images = [image | {"image_url": sha256} for sha256 in stored.input_images]
+    return [_message("user", [_text("user", stored.request.text), *images])]
 
 
-def _named(item: Json, request: RequestEcho, number: int) -> Json:
-    return item | {"id": item.get("id") or f"msg_{request.generation_id}_input_{number}"}
+def _named(item: Json, stored: StoredResponse, number: int) -> Json:
+    return item | {"id": item.get("id") or f"msg_{stored.request.generation_id}_input_{number}"}
 
 
 def _with_images(item: Json, images: ImageStore | None) -> Json:

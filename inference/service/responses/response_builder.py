@@ -15,7 +15,7 @@ from ...events import (
 )
 from ...generation.generation_state import GenerationState, StepState
 from ...roles import PlanStep, RequestScope, Verdict
-from ..request_parsing import Json, RequestEcho
+from ..response_store import Json, StoredResponse
 from .closing import closing_text
 from .image_tool import ImageTool
 from .usage import Usage
@@ -60,13 +60,13 @@ class ResponseBuilder:
         queue: where it waits, see `RequestManager.queue_place`.
     """
 
-    def __init__(self, request: RequestEcho) -> None:
-        self.request, self.state = request, GenerationState(request.text)
+    def __init__(self, stored: StoredResponse) -> None:
+        self.stored, self.state = stored, GenerationState(stored.request.text)
         self.status, self.error = "queued", ""
         self._versions: dict[str, str] = {}
         self.wasted_draws = 0
-        self.image_tool = ImageTool.of(request.fields)
-        self.usage = Usage(len(request.input_images))
+        self.image_tool = ImageTool.of(stored.fields)
+        self.usage = Usage(len(stored.request.images))
         self.queue: Json | None = None
 
     def note(self, event: RunEvent) -> None:
@@ -90,9 +90,9 @@ class ResponseBuilder:
         response = {
             "tool_choice": "auto",
             "tools": [],
-            **self.request.fields,
-            "id": self.request.response_id,
-            "created_at": float(self.request.fields["created_at"]),
+            **self.stored.fields,
+            "id": self.stored.id,
+            "created_at": self.stored.created_at,
             "error": {"code": code, "message": self.error} if status == "failed" else None,
             # None of the API's reasons fits: all attempts at a step were rejected.
             "incomplete_details": {"reason": None} if status == "incomplete" else None,
@@ -112,16 +112,16 @@ class ResponseBuilder:
         states = {each.step.step_number: each for each in self.state.steps}
         steps = plan.steps if plan else ()
         return {
-            "generation_id": self.request.generation_id,
+            "generation_id": self.stored.request.generation_id,
             "status": self.status,
             "error": self.error or None,
             "queue": self.queue,
             "versions": self._versions,
-            "rules": self.request.options,
+            "rules": self.stored.request.options.model_dump(),
             "completed_at": self._completed_at,
             "wasted_draws": self.wasted_draws,
-            "text": self.request.text,
-            "given": self.request.input_images,
+            "text": self.stored.request.text,
+            "given": self.stored.input_images,
             "simulation": _simulation(self.state.scope),
             "reasoning": plan.reasoning if plan else "",
             "usage": self.usage.by_role(),
@@ -146,7 +146,7 @@ class ResponseBuilder:
             status = "generating" if step.attempts else "in_progress"
         chosen = step.chosen
         return {
-            "id": f"ig_{self.request.generation_id}_{step.step.step_number}",
+            "id": f"ig_{self.stored.request.generation_id}_{step.step.step_number}",
             "result": self.image_tool.encode(chosen.image) if with_image and chosen else None,
             "status": status,
             "type": "image_generation_call",
@@ -159,7 +159,7 @@ class ResponseBuilder:
         if _STATUS[self.status] != "completed":
             return None
         ended_at = float(int(self.usage.last_call_ended_at))
-        return ended_at if ended_at >= int(self.request.fields["created_at"]) else None
+        return ended_at if ended_at >= int(self.stored.fields["created_at"]) else None
 
     def _ends_with_text(self, step: StepState) -> bool:
         plan = self.state.plan
@@ -167,7 +167,7 @@ class ResponseBuilder:
 
     def _message(self, name: str, text: str) -> Json:
         return {
-            "id": f"msg_{self.request.generation_id}_{name}",
+            "id": f"msg_{self.stored.request.generation_id}_{name}",
             "content": [text_part(text)],
             "role": "assistant",
             "status": "completed",

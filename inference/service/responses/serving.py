@@ -13,7 +13,6 @@ from fastapi import FastAPI, Query, Request, Response
 from schemas import BadImageError
 from warehouse import EncodedImage
 
-from ...events import LazyImage
 from ...generation.requests import GenerationRequest
 from ...http.errors import APIError, bad_request, not_found
 from ..file_store import FileStore
@@ -105,7 +104,7 @@ class ResponsesServing(GenerationServing):
         wanted = WITH_IMAGES in [*(include or ()), *(include_list or ())]
         images = self.manager.home.images if wanted else None
         try:
-            page = await asyncio.to_thread(list_items, run.request, images, after, limit, order)
+            page = await asyncio.to_thread(list_items, run.stored, images, after, limit, order)
         except BadImageError:
             raise APIError(HTTPStatus.GONE, "an image of this request is missing") from None
         return Response(orjson.dumps(page), media_type=JSON)
@@ -159,8 +158,7 @@ class ResponsesServing(GenerationServing):
         builder = run.build_response()
         if builder.state.ending is None:
             raise bad_request(f"{response_id} has not ended yet", param)
-        stored, given = self.manager.home.images, run.request.input_images[-1:]
-        images = builder.state.images[-1:] or [LazyImage(stored, sha256) for sha256 in given]
+        images = builder.state.images[-1:] or run.stored.request.images[-1:]
         try:
             await load_images(images)
         except APIError:
@@ -194,7 +192,7 @@ async def _chunks(
     run: GenerationRun, after: int = -1, own_events: bool = False
 ) -> AsyncIterator[bytes]:
     """The run's events as those of the API; see `ResponseEventEncoder`."""
-    encoder = ResponseEventEncoder(run.request, after, own_events)
+    encoder = ResponseEventEncoder(run.stored, after, own_events)
     yield encoder.opening()
     async for event in run.follow():
         yield await encoder.encode(event)

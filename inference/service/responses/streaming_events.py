@@ -23,7 +23,7 @@ from ...events import (
     StepStarted,
 )
 from ...generation.generation_state import StepState
-from ..request_parsing import Json, RequestEcho
+from ..response_store import Json, StoredResponse
 from .response_builder import ResponseBuilder, draw_fields, text_part, verdict_fields
 
 EventsHeader = Annotated[
@@ -50,8 +50,8 @@ class ResponseEventEncoder:
         own_events: also the events `interleave.*`, which then have numbers, too.
     """
 
-    def __init__(self, request: RequestEcho, after: int = -1, own_events: bool = False) -> None:
-        self._builder, self._after = ResponseBuilder(request), after
+    def __init__(self, stored: StoredResponse, after: int = -1, own_events: bool = False) -> None:
+        self._builder, self._after = ResponseBuilder(stored), after
         self._own_events = own_events
         self._number = self._output_index = -1
         self._image_bytes = 0

@@ -13,7 +13,6 @@ from pydantic import AwareDatetime, BaseModel, Field
 from schemas import BadImageError
 from warehouse import ImageStore
 
-from ...events import LazyImage
 from ...generation.generation_state import GenerationState
 from ...generation.html_export import generation_html, generation_markdown, generation_zip
 from ...http.errors import APIError, not_found
@@ -167,8 +166,8 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         """An earlier response."""
         stored = find(request, story_id)
         response = GenerationRun.restore(stored, images).build_response().response()
-        given = list(stored.request.input_images)
-        previous = store.get(stored.request.fields.get("previous_response_id") or "", stored.owner)
+        given = stored.input_images
+        previous = store.get(stored.fields.get("previous_response_id") or "", stored.owner)
         follows = FollowedGeneration(**_fields(previous)) if previous else None
         return StoredGeneration(**_fields(stored), given=given, follows=follows, response=response)
 
@@ -179,7 +178,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         """An image that was given with a request, or generated for it."""
         stored = find(request, story_id)
         generated = (image.sha256 for image in GenerationRun.restore(stored, images).images)
-        if sha256 not in {*stored.request.input_images, *generated}:
+        if sha256 not in {*stored.input_images, *generated}:
             raise not_found("This response has no such image.")
         return image_response(images, sha256)
 
@@ -204,7 +203,7 @@ def _summary(stored: StoredResponse, images: ImageStore) -> GenerationSummary:
     state, scope = builder.state, builder.state.scope
     cover = state.images[-1].sha256 if state.images else None
     reason = (scope and scope.refusal) or builder.error
-    model = stored.request.fields.get("model") or DEFAULT_MODEL
+    model = stored.fields.get("model") or DEFAULT_MODEL
     return GenerationSummary(
         **_fields(stored),
         cover=cover,
@@ -223,7 +222,7 @@ def _fields(stored: StoredResponse) -> dict[str, Any]:
 def _download(stored: StoredResponse, file_type: FileType, images: ImageStore) -> Response:
     media_type, render = _EXPORTS[file_type]
     state = GenerationRun.restore(stored, images).build_response().state
-    state.input_images = tuple(LazyImage(images, each) for each in stored.request.input_images)
+    state.input_images = stored.request.images
     try:
         content = render(state)
     except BadImageError as error:

@@ -1,27 +1,29 @@
-"""The store of responses: kills, threads, owners, search, and files of older versions."""
+"""The store of responses: kills, threads, owners, search, damaged and old files."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from inference.service.request_parsing import RequestEcho
+from inference.generation.requests import GenerationRequest
 from inference.service.response_store import ResponseStore, StoredResponse
 from schemas import StorageError
 from warehouse import Home
 
 KILLED = """
 import os, sys
-from inference.service.request_parsing import RequestEcho
+from inference.generation.requests import GenerationRequest
 from inference.service.response_store import ResponseStore, StoredResponse
 from warehouse import Home
 store = ResponseStore(Home(sys.argv[1]))
-store.begin(StoredResponse("", RequestEcho("done", "a cat", (), {}, {"created_at": 1})))
+done = GenerationRequest("a cat", generation_id="done")
+store.begin(StoredResponse("", done, {"created_at": 1}))
 store.settle("resp_done", "complete", b"{}")
-cut = RequestEcho("cut", "a dog", (), {}, {"created_at": 2})
-store.begin(StoredResponse("", cut, key="key", body_hash="b"))
+cut = GenerationRequest("a dog", generation_id="cut", key="key")
+store.begin(StoredResponse("", cut, {"created_at": 2}, body_hash="b"))
 os.kill(os.getpid(), 9)
 """
 
@@ -33,10 +35,10 @@ def store(home):
     store.close()
 
 
-def stored(name, text="a cat", owner="", created_at=0, **more):
+def stored(name, text="a cat", owner="", created_at=0, key=None):
     """The row of a request whose response has the id `resp_{name}`."""
-    request = RequestEcho(name, text, (), {}, {"created_at": created_at})
-    return StoredResponse(owner, request, **more)
+    request = GenerationRequest(text, generation_id=name, key=key)
+    return StoredResponse(owner, request, {"created_at": created_at})
 
 
 def test_rows_survive_a_kill(tmp_path):
@@ -48,7 +50,7 @@ def test_rows_survive_a_kill(tmp_path):
     assert store.settle_unfinished("interrupted", b"[]") == 1
     cut = store.get("resp_cut", "")
     assert (cut.status, cut.events, cut.resumable) == ("interrupted", b"[]", True)
-    assert (cut.id, cut.key, cut.body_hash, cut.created_at) == ("resp_cut", "key", "b", 2)
+    assert (cut.id, cut.request.key, cut.body_hash, cut.created_at) == ("resp_cut", "key", "b", 2)
 
 
 def test_owners_see_only_their_own(store):
@@ -89,9 +91,15 @@ def test_threads_share_a_store(store):
     assert store.settle_unfinished("interrupted", b"") == 0
 
 
-def test_a_damaged_file_is_an_error(home):
+def test_damaged_and_old_files_are_one_line_of_error(home):
     path = home.local / "service" / "library.sqlite"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not a database" * 100)
     with pytest.raises(StorageError, match=r"library\.sqlite is damaged"):
+        ResponseStore(home)
+    path.unlink()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE responses (id TEXT PRIMARY KEY, response BLOB)")
+        connection.execute("PRAGMA user_version = 1")
+    with pytest.raises(StorageError, match="earlier version, which cannot be read: move it away"):
         ResponseStore(home)

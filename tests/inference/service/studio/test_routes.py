@@ -7,8 +7,9 @@ import zipfile
 import httpx
 import pytest
 
+from inference.events import LazyImage
+from inference.generation.requests import GenerationRequest
 from inference.http.auth import Keys
-from inference.service.request_parsing import RequestEcho
 from inference.service.response_store import StoredResponse
 from inference.service.studio.router import STATIC_FOLDER
 from tests.inference.service.running_service import SNOWMAN, error_of, running_service
@@ -56,8 +57,9 @@ def store_request(service, name: str, text: str, input_images=(), created_at=0) 
     """A queued request of the first key's owner."""
     owner = Keys(KEYS).owner(b"Bearer mine")
     fields = {"created_at": created_at, "model": "interleave"}
-    request = RequestEcho(name.removeprefix("resp_"), text, input_images, {}, fields)
-    service.manager.store.begin(StoredResponse(owner, request))
+    images = tuple(LazyImage(service.manager.home.images, sha256) for sha256 in input_images)
+    request = GenerationRequest(text, images, generation_id=name.removeprefix("resp_"))
+    service.manager.store.begin(StoredResponse(owner, request, fields))
 
 
 def test_page_and_its_files_need_no_key(anonymous):
