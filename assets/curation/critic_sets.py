@@ -13,7 +13,7 @@ nothing contradicts them. Where they differ from the critic, its reasoning is le
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import duckdb
@@ -131,11 +131,10 @@ def _build(home: Home, settings: CurationSettings, rules: _Rules) -> CriticSet:
     measures = [*curated.map_lazily(_measure, steps, len(groups), rules)]
     decided = quotas((each.hashes for each in measures), rules.balance(settings))
     canvas = store_canvas(home, settings, (each.first_image for each in measures))
-    without = () if settings.uses_reviews else ("decided_by",)
     steps = curated.with_steps(groups, rules.side)
-    parts = curated.map_lazily(_rows, steps, len(groups), rules, decided, canvas, without)
+    parts = curated.map_lazily(_rows, steps, len(groups), rules, decided, canvas)
     dropped = sum((each.dropped for each in measures), Counter())
-    rows = unpacked_rows(rules.table, parts, without)
+    rows = unpacked_rows(rules.table, parts)
     return rows, dict(sorted(dropped.items())), verdict_counts(decided)
 
 
@@ -164,7 +163,6 @@ def _rows(
     rules: _Rules,
     decided: Mapping[VerdictClass, Quota],
     canvas: str,
-    without: Sequence[str],
     shards: list[str],
     steps: pa.Table,
 ) -> bytes:
@@ -173,7 +171,7 @@ def _rows(
     select_copies(connection, "candidates", "selection", decided, rules.balance(settings))
     version = add_critic_texts(connection, settings.critic.agent_prompt)
     sql = _rows_sql(f"{rules.columns}, {_DECIDED_BY}, {version}", canvas)
-    return pack_rows(rules.table, query_batches(connection, sql), without)
+    return pack_rows(rules.table, query_batches(connection, sql))
 
 
 def add_critic_texts(connection: duckdb.DuckDBPyConnection, agent_prompt: str) -> str:

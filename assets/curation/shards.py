@@ -83,7 +83,7 @@ class ShardedLake:
         """As `map`, for `count` groups that are made while it goes on."""
         # Workers only read, for which the index, an open database, is not needed.
         lake = Lake(self.lake.storage, PartitionIndex(None))
-        call = partial(_call, function, lake, self.settings, arguments)
+        call = partial(function, lake, self.settings, *arguments)
         return self.shard_map.map(call, groups, count)
 
     def with_steps(
@@ -146,12 +146,9 @@ def shard_session(
     return connection
 
 
-def pack_rows(table: Table, rows: Iterable[pa.RecordBatch], without: Sequence[str] = ()) -> bytes:
-    """Rows as a compressed Arrow stream, with the columns of the table.
-
-    `without`: columns of `Table.added` that are left out, see `Lake.write`.
-    """
-    schema, sink = _schema(table, without), pa.BufferOutputStream()
+def pack_rows(table: Table, rows: Iterable[pa.RecordBatch]) -> bytes:
+    """Rows as a compressed Arrow stream, with the columns of the table."""
+    schema, sink = table.arrow_schema, pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=_CODEC, use_threads=False)
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
         for batch in rows:
@@ -165,12 +162,10 @@ def query_batches(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordB
     return connection.sql(sql).to_arrow_reader(_BATCH_ROWS)
 
 
-def unpacked_rows(
-    table: Table, parts: Iterable[bytes], without: Sequence[str] = ()
-) -> pa.RecordBatchReader:
+def unpacked_rows(table: Table, parts: Iterable[bytes]) -> pa.RecordBatchReader:
     """The rows of `pack_rows`, part by part, while the reader is read."""
     batches = chain.from_iterable(map(pa.ipc.open_stream, parts))
-    return pa.RecordBatchReader.from_batches(_schema(table, without), batches)
+    return pa.RecordBatchReader.from_batches(table.arrow_schema, batches)
 
 
 def count_values(
@@ -184,21 +179,6 @@ def count_values(
             yield batch
 
     return pa.RecordBatchReader.from_batches(rows.schema, batches())
-
-
-def _schema(table: Table, without: Sequence[str]) -> pa.Schema:
-    return pa.schema([field for field in table.arrow_schema if field.name not in without])
-
-
-def _call(
-    function: Callable[..., Result],
-    lake: Lake,
-    settings: CurationSettings,
-    arguments: tuple[Any, ...],
-    shards: list[str],
-    *group: Any,
-) -> Result:
-    return function(lake, settings, *arguments, shards, *group)
 
 
 def _held_back(curated: ShardedLake, share: float) -> set[str]:

@@ -15,7 +15,8 @@ made by group of shards.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import duckdb
@@ -27,6 +28,7 @@ from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, SCORES
 from warehouse import Home, Lake
 
+from ..core.duckdb_session import duckdb_session, query_rows
 from .settings import FILTER_RULES, CurationSettings, FilterSettings, SplitSettings
 from .shards import Columns, ShardedLake, pack_rows, query_batches, shard_session, unpacked_rows
 
@@ -61,12 +63,15 @@ SELECT trajectory_id, prompt_id, shard, step_number, iterations, scored, slope,
 FROM peaked
 """
 _SCORES = """
-SELECT iteration, round(overall, 3) AS score, count(*) AS attempts, sum(overall) AS total
-FROM scores GROUP BY ALL
-"""
-_SCORES_SCHEMA = pa.schema(
-    {"iteration": pa.int64(), "score": pa.float64(), "attempts": pa.int64(), "total": pa.float64()}
+WITH by_iteration AS (
+    SELECT iteration, count(*) AS attempts, avg(overall) AS mean,
+           quantile_cont(overall, [0.25, 0.5, 0.75]) AS quartiles
+    FROM scores SEMI JOIN curated USING (shard) GROUP BY iteration
 )
+SELECT iteration, attempts, mean, quartiles[1] AS lower_quartile, quartiles[2] AS median,
+       quartiles[3] AS upper_quartile
+FROM by_iteration ORDER BY iteration
+"""
 _TRAIN_STEPS = """
 SELECT variance, unit_variance FROM filtered JOIN train_units USING ({unit}) WHERE kept
 """
@@ -95,30 +100,25 @@ class _Measures:
     retained: int
     steps: pa.Table  # variance, unit_variance of the retained steps of train prompts
     units: pa.Table  # unit_variance, steps of their units
-    scores: pa.Table  # iteration, score (rounded), attempts, total
 
     @classmethod
-    def sum(cls, parts: Iterable["_Measures"]) -> "_Measures":
-        """Of all parts, of which one is in memory at a time."""
-        dropped, retained, scores = Counter[str](), 0, _SCORES_SCHEMA.empty_table()
-        steps, units = list[pa.Table](), list[pa.Table]()
-        for part in parts:
-            dropped += part.dropped
-            retained += part.retained
-            steps.append(part.steps)
-            units.append(part.units)
-            scores = _add_scores(scores, part.scores)
-        return cls(dropped, retained, pa.concat_tables(steps), pa.concat_tables(units), scores)
+    def sum(cls, parts: Sequence["_Measures"]) -> "_Measures":
+        return cls(
+            sum((part.dropped for part in parts), Counter()),
+            sum(part.retained for part in parts),
+            pa.concat_tables(part.steps for part in parts),
+            pa.concat_tables(part.units for part in parts),
+        )
 
 
 def build_steps(home: Home, settings: CurationSettings) -> tuple[pa.RecordBatchReader, StepsReport]:
     """The `steps` of all scored attempts (computed while they are read), and a report."""
     curated = ShardedLake.of(home, settings)
     groups = [(shards,) for shards in curated.groups()] or [([],)]
-    measures = _Measures.sum(curated.map(_measure, groups))
+    measures = _Measures.sum([*curated.map(_measure, groups)])
     theta = _theta(measures.units, settings.split)
     rows = unpacked_rows(STEPS, curated.map(_rows, groups, theta))
-    return rows, _report(measures, settings.split, theta)
+    return rows, _report(measures, settings.split, theta, _score_statistics(home, curated.shards))
 
 
 def theta_of(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> float | None:
@@ -146,7 +146,6 @@ def _measure(lake: Lake, settings: CurationSettings, shards: list[str]) -> _Meas
         connection.sql("SELECT count(*) FROM filtered WHERE kept").fetchall()[0][0],
         connection.sql(train_steps).to_arrow_table(),
         connection.sql("SELECT unit_variance, steps FROM train_units").to_arrow_table(),
-        connection.sql(_SCORES).to_arrow_table(),
     )
 
 
@@ -215,7 +214,18 @@ def _split_sql(settings: SplitSettings) -> str:
     """
 
 
-def _report(measures: _Measures, settings: SplitSettings, theta: float | None) -> StepsReport:
+def _score_statistics(home: Home, shards: Sequence[str]) -> list[dict[str, float]]:
+    with closing(duckdb_session(home)) as connection:
+        connection.register("curated", pa.table({"shard": pa.array(shards, pa.string())}))
+        return [*query_rows(connection, _SCORES)]
+
+
+def _report(
+    measures: _Measures,
+    settings: SplitSettings,
+    theta: float | None,
+    scores: list[dict[str, float]],
+) -> StepsReport:
     splits = _count_splits(measures.steps["unit_variance"].to_numpy(), theta)
     splits["none"] = measures.retained - splits.total()
     return StepsReport(
@@ -225,7 +235,7 @@ def _report(measures: _Measures, settings: SplitSettings, theta: float | None) -
         variance=measures.steps["variance"].to_numpy(),
         unit=settings.unit,
         unit_variance=measures.units["unit_variance"].to_numpy(),
-        scores=_score_statistics(measures.scores),
+        scores=scores,
     )
 
 
@@ -235,41 +245,3 @@ def _count_splits(unit_variance: np.ndarray, theta: float | None) -> Counter[str
         return Counter()
     sft = int(np.sum(unit_variance <= theta))
     return Counter(sft=sft, rl=len(unit_variance) - sft)
-
-
-def _add_scores(scores: pa.Table, more: pa.Table) -> pa.Table:
-    """Attempts and totals of both by iteration and score."""
-    both = pa.concat_tables([scores, more.cast(scores.schema)])
-    summed = both.group_by(["iteration", "score"], use_threads=False).aggregate(
-        [("attempts", "sum"), ("total", "sum")]
-    )
-    return summed.rename_columns(scores.column_names)
-
-
-def _score_statistics(scores: pa.Table) -> list[dict[str, float]]:
-    """Mean and quartiles (of scores that are rounded to 0.001) by iteration."""
-    in_order = scores.sort_by([("iteration", "ascending"), ("score", "ascending")])
-    iterations = in_order["iteration"].to_numpy()
-    return [
-        {"iteration": int(number), **_statistics(in_order.filter(pa.array(iterations == number)))}
-        for number in np.unique(iterations)
-    ]
-
-
-def _statistics(counted: pa.Table) -> dict[str, float]:
-    """Of one iteration: columns `score` (ascending), `attempts` and `total`."""
-    ends = np.cumsum(counted["attempts"].to_numpy().astype(float))
-    values, total = counted["score"].to_numpy(), float(np.sum(counted["total"].to_numpy()))
-
-    def quantile(share: float) -> float:
-        position = share * (ends[-1] - 1)
-        low, high = (values[np.searchsorted(ends, at, "right")] for at in _around(position))
-        return float(low + (high - low) * (position % 1))
-
-    quartiles = {"lower_quartile": quantile(0.25), "median": quantile(0.5)}
-    mean = total / float(ends[-1])
-    return {"attempts": int(ends[-1]), "mean": mean, **quartiles, "upper_quartile": quantile(0.75)}
-
-
-def _around(position: float) -> tuple[float, float]:
-    return np.floor(position), np.ceil(position)

@@ -3,7 +3,6 @@
 Rows are numbered from 1, without the header and empty lines.
 """
 
-import csv
 import io
 import re
 from collections.abc import Sequence
@@ -11,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from inference.calls.hashing import stable_hash
@@ -29,11 +26,10 @@ from schemas.errors import first_problem
 from schemas.trajectories import QuarantineRow
 from warehouse import EncodedImage, Home
 from warehouse.sql import run_query
-from warehouse.storage import first_line
 
+from ..core.row_files import Row, read_rows
 from .settings import GenerationsSettings
 
-_FORMATS = (".jsonl", ".ndjson", ".csv", ".parquet")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -192,47 +188,15 @@ def _mark_duplicates(rows: Sequence[_SourceRow]) -> list[_SourceRow]:
 
 
 def _read_source(settings: GenerationsSettings, home: Home) -> list[_SourceRow]:
-    if settings.requests is None:
-        rows = run_query(home, settings.query or "").to_pylist()
+    if location := settings.requests:
+        rows = read_rows(location, io.BytesIO(read_bytes(location)))
     else:
-        rows = _read_file(settings.requests)
+        rows = iter(run_query(home, settings.query or "").to_pylist())
     return [_row(number, cells) for number, cells in enumerate(rows, 1)]
 
 
-def _read_file(location: str) -> list[Any]:
-    """Its rows; those that cannot be parsed as the error."""
-    suffix = next((s for s in _FORMATS if location.lower().endswith(s)), None)
-    if suffix is None:
-        raise FoundryError(f"{location} is of no known format: requests are {', '.join(_FORMATS)}")
-    data = read_bytes(location)
-    try:
-        if suffix == ".parquet":
-            return pq.read_table(io.BytesIO(data)).to_pylist()
-        text = data.decode("utf-8-sig")
-        if suffix == ".csv":
-            return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
-        return [_parse_line(line) for line in text.splitlines() if line.strip()]
-    except pa.ArrowException as error:
-        raise FoundryError(f"{location} is not Parquet: {first_line(error)}") from error
-    except csv.Error as error:
-        raise FoundryError(f"{location} is not CSV: {error}") from error
-    except UnicodeDecodeError as error:
-        raise FoundryError(f"{location} is not UTF-8 text (byte {error.start})") from error
-
-
-def _parse_line(line: str) -> Any:
-    try:
-        return orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        return error
-
-
-def _row(number: int, cells: Any) -> _SourceRow:
-    if isinstance(cells, orjson.JSONDecodeError):
-        return _SourceRow(number, {}, f"is not JSON ({cells})")
-    if not isinstance(cells, dict):
-        return _SourceRow(number, {}, "is no JSON object")
-    if None in cells:  # the key under which `csv` puts surplus cells
-        return _SourceRow(number, {}, "has more cells than there are columns")
+def _row(number: int, cells: Row) -> _SourceRow:
+    if isinstance(cells, str):
+        return _SourceRow(number, {}, cells)
     filled = {name.strip(): value for name, value in cells.items() if value not in (None, "")}
     return _SourceRow(number, filled)

@@ -1,20 +1,16 @@
 """Files to import, here or in a data set of the Hub, and the images that their rows name."""
 
-import csv
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import orjson
-import pyarrow.parquet as pq
-
 from schemas import BadImageError, FoundryError
 from warehouse import EncodedImage, Home
 from warehouse.images import check_upload
-from warehouse.storage import first_line
 
+from ..core.row_files import read_rows
 from ..hub.repository import Repository
 
 _HUB = "datasets/"
@@ -55,13 +51,9 @@ class SourceFile:
         Raises:
             FoundryError: it cannot be read, or is in none of the formats.
         """
-        read = _READERS.get(self.path.suffix.lower())
-        if read is None:
-            raise FoundryError(f"{self.path}: rows are read from {', '.join(_READERS)}")
-        try:
-            yield from (SourceRow(number, row) for number, row in enumerate(read(self.path), 1))
-        except (OSError, ValueError, csv.Error) as error:  # of Arrow, too
-            raise FoundryError(f"{self.path} cannot be read: {first_line(error)}") from error
+        with self.path.open("rb") as file:
+            for number, row in enumerate(read_rows(str(self.path), file), 1):
+                yield SourceRow(number, row)
 
 
 def open_source(home: Home, reference: str, images: Path | None) -> SourceFile:
@@ -89,45 +81,6 @@ def _from_hub(home: Home, reference: str, images: Path | None) -> SourceFile:
     if not path.is_file():
         raise FoundryError(f"{repository} at {commit[:12]} has no file {file}")
     return SourceFile(path, f"{repository}@{commit[:12]}/{file}", images or folder)
-
-
-def _json(path: Path) -> Iterator[Any]:
-    rows = orjson.loads(path.read_bytes())
-    if not isinstance(rows, list):
-        raise ValueError("it is no list")
-    for row in rows:
-        yield row if isinstance(row, dict) else "it is no object"
-
-
-def _json_lines(path: Path) -> Iterator[Any]:
-    with path.open("rb") as file:
-        for line in filter(bytes.strip, file):
-            try:
-                row = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                yield f"no JSON: {error}"
-            else:
-                yield row if isinstance(row, dict) else "it is no object"
-
-
-def _csv(path: Path) -> Iterator[Any]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        for row in csv.DictReader(file):
-            yield "more cells than columns" if None in row else row
-
-
-def _parquet(path: Path) -> Iterator[Any]:
-    for batch in pq.ParquetFile(path).iter_batches(batch_size=1000):
-        yield from batch.to_pylist()
-
-
-_READERS = {
-    ".json": _json,
-    ".jsonl": _json_lines,
-    ".ndjson": _json_lines,
-    ".csv": _csv,
-    ".parquet": _parquet,
-}
 
 
 class UnusableRowError(Exception):

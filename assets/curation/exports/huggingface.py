@@ -121,28 +121,16 @@ def yaml_header(content: Mapping[str, Any]) -> str:
 def read_table(table: Table, files: Iterable[Path], images: ImageStore) -> pa.RecordBatchReader:
     """The rows of exported files, as they were in the lake; their images are put into the store.
 
-    Columns of `Table.added` that are null in all rows are left out, see `Lake.write`.
-
     Raises (while it is read):
         BadImageError: an image cannot be decoded.
         FoundryError: a file is damaged or has other columns, or an image is not the one that its
             row names.
     """
-    files = list(files)
-    without = [name for name in table.added if _is_null(name, files)]
-    schema = pa.schema([field for field in table.arrow_schema if field.name not in without])
-    batches = (batch for file in files for batch in _read_batches(file, table, schema, images))
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    batches = (batch for file in files for batch in _read_batches(file, table, images))
+    return pa.RecordBatchReader.from_batches(table.arrow_schema, batches)
 
 
-def _is_null(column: str, files: list[Path]) -> bool:
-    parts = (pq.read_table(file, columns=[column])[column] for file in files)
-    return all(part.null_count == len(part) for part in parts)
-
-
-def _read_batches(
-    file: Path, table: Table, schema: pa.Schema, images: ImageStore
-) -> Iterator[pa.RecordBatch]:
+def _read_batches(file: Path, table: Table, images: ImageStore) -> Iterator[pa.RecordBatch]:
     missing = {*_plain_columns(table), "images"}.difference(pq.read_schema(file).names)
     if missing:
         raise FoundryError(
@@ -151,7 +139,7 @@ def _read_batches(
         )
     for batch in pq.ParquetFile(file).iter_batches(_BATCH):
         rows = [_stored_row(row, table, images, file) for row in batch.to_pylist()]
-        yield from pa.Table.from_pylist(rows, schema=schema).to_batches()
+        yield from pa.Table.from_pylist(rows, schema=table.arrow_schema).to_batches()
 
 
 def _stored_row(

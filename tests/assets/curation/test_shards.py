@@ -57,7 +57,7 @@ def settings(reviews=None, **balance):
 
 
 @pytest.mark.parametrize(
-    ("options", "group_rows"), [({"seed": 5}, 50), ({"reviews": {"use": True}}, 1)]
+    ("options", "group_rows"), [({"seed": 5}, 100), ({"reviews": {"use": True}}, 1)]
 )
 def test_any_grouping_gives_the_same_rows(home, monkeypatch, options, group_rows):
     wanted = curate(home, settings(**options))
