@@ -1,5 +1,3 @@
-import pytest
-
 from inference.backends.sketch.agents import SketchCritic
 from inference.roles import Critic
 from inference.sketch_world.critic import judge
@@ -51,9 +49,8 @@ def test_a_wrong_image_gets_an_explanation_and_an_exact_prompt():
     )
 
 
-@pytest.mark.parametrize(
-    ("after", "sentence"),
-    [
+def test_every_defect_is_named():
+    cases = [
         (image_of(VILLAGE), "Bottom left: want blue house, see red house, wrong."),
         (image_of(PAINTED.with_cell(2, None)), "Top right: want yellow sun, see nothing, wrong."),
         (image_of(Scene("beach", PAINTED.cells)), "Background: want meadow, see beach, wrong."),
@@ -65,13 +62,12 @@ def test_a_wrong_image_gets_an_explanation_and_an_exact_prompt():
             image_of(PAINTED, Flaws(crooked=[4])),
             "Center: want orange cat, see orange cat, crooked.",
         ),
-    ],
-)
-def test_every_defect_is_named(after, sentence):
-    verdict = verdict_on(after)
-    assert not verdict.accepted
-    assert sentence in verdict.reasoning.splitlines()
-    assert verdict.refined_prompt
+    ]
+    for after, sentence in cases:
+        verdict = verdict_on(after)
+        assert not verdict.accepted
+        assert sentence in verdict.reasoning.splitlines()
+        assert verdict.refined_prompt
 
 
 def test_any_cell_that_fulfils_the_goal_is_accepted():

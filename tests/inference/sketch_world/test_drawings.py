@@ -6,7 +6,6 @@ from inspect import isfunction
 from itertools import combinations
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from inference.sketch_world.drawings.canvas import Canvas
@@ -46,36 +45,36 @@ def test_every_drawing_has_its_name():
         assert public <= set(used)
 
 
-@pytest.mark.parametrize("size", [32, 64, 100])
-@pytest.mark.parametrize("kind", KINDS)
-def test_things_keep_a_margin_of_four_percent(kind: str, size: int):
-    sticker = sprite(Thing(kind, KINDS[kind].default_colour), size)
-    left, top, right, bottom = sticker.getchannel("A").getbbox()
-    margin = int(0.04 * size)
-    assert min(left, top, size - right, size - bottom) >= margin
+def test_things_keep_a_margin_of_four_percent():
+    for kind in KINDS:
+        for size in [32, 64, 100]:
+            sticker = sprite(Thing(kind, KINDS[kind].default_colour), size)
+            left, top, right, bottom = sticker.getchannel("A").getbbox()
+            margin = int(0.04 * size)
+            assert min(left, top, size - right, size - bottom) >= margin
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_colours_of_a_kind_differ_visibly(kind: str):
-    for first, second in combinations(KINDS[kind].colours, 2):
-        assert difference(cell(kind, first), cell(kind, second)) > 2, (first, second)
+def test_colours_of_a_kind_differ_visibly():
+    for kind in KINDS:
+        for first, second in combinations(KINDS[kind].colours, 2):
+            assert difference(cell(kind, first), cell(kind, second)) > 2, (first, second)
 
 
-@pytest.mark.parametrize("colour", COLOURS)
-def test_kinds_of_a_colour_differ_visibly(colour: str):
-    kinds = [kind for kind in KINDS.values() if colour in kind.colours]
-    for first, second in combinations(kinds, 2):
-        apart = difference(cell(first.name, colour), cell(second.name, colour))
-        assert apart > 4, (first.name, second.name)
+def test_kinds_of_a_colour_differ_visibly():
+    for colour in COLOURS:
+        kinds = [kind for kind in KINDS.values() if colour in kind.colours]
+        for first, second in combinations(kinds, 2):
+            apart = difference(cell(first.name, colour), cell(second.name, colour))
+            assert apart > 4, (first.name, second.name)
 
 
-@pytest.mark.parametrize("surface", BACKGROUNDS)
-def test_things_are_readable_on_every_background(surface: str):
-    empty = cell("", "", surface)
-    for kind in KINDS.values():
-        for colour in kind.colours:
-            apart = np.abs(cell(kind.name, colour, surface) - empty).max(axis=2)
-            assert (apart > 30).mean() > 0.04, (kind.name, colour)
+def test_things_are_readable_on_every_background():
+    for surface in BACKGROUNDS:
+        empty = cell("", "", surface)
+        for kind in KINDS.values():
+            for colour in kind.colours:
+                apart = np.abs(cell(kind.name, colour, surface) - empty).max(axis=2)
+                assert (apart > 30).mean() > 0.04, (kind.name, colour)
 
 
 def test_backgrounds_differ_visibly():

@@ -5,7 +5,6 @@ import sys
 from collections import Counter
 
 import numpy as np
-import pytest
 
 from inference.roles import PlanRequest
 from inference.sketch_world.grader import goals_of, plan_faults, plan_is_correct
@@ -161,48 +160,48 @@ def check_places(scene: Scene, words: str) -> None:
         assert (thing in there) == (sign != "-") or not place, (thing, place, scene)
 
 
-@pytest.mark.parametrize("text", DRAWN)
-def test_what_is_asked_for_is_drawn_and_nothing_else(text: str):
-    request, expected = request_of(text), Counter[str]()
-    for _, thing, number, _ in things_of(DRAWN[text]):
-        expected[thing] += number
-    for scene in ends_of(request, None):
-        assert Counter(f"{t.colour} {t.kind}" for t in scene.cells.values()) == expected
-        check_places(scene, DRAWN[text])
-        assert goals_of(request).accept(scene)
-    assert not plan_faults(request, write_plan(request))
-    assert plan_is_correct(request, write_plan(request))
-    found = scope(request)
-    assert (found.refusal, found.not_drawn, found.remarks) == (None, (), ())
+def test_what_is_asked_for_is_drawn_and_nothing_else():
+    for text in DRAWN:
+        request, expected = request_of(text), Counter[str]()
+        for _, thing, number, _ in things_of(DRAWN[text]):
+            expected[thing] += number
+        for scene in ends_of(request, None):
+            assert Counter(f"{t.colour} {t.kind}" for t in scene.cells.values()) == expected
+            check_places(scene, DRAWN[text])
+            assert goals_of(request).accept(scene)
+        assert not plan_faults(request, write_plan(request))
+        assert plan_is_correct(request, write_plan(request))
+        found = scope(request)
+        assert (found.refusal, found.not_drawn, found.remarks) == (None, (), ())
 
 
-@pytest.mark.parametrize("text", EDITED)
-def test_a_picture_is_changed_as_asked_and_in_nothing_else(text: str):
-    request = request_of(text, GARDEN)
-    expected = Counter(f"{t.colour} {t.kind}" for t in GARDEN.cells.values())
-    for sign, thing, number, _ in things_of(EDITED[text]):
-        expected[thing] += -number if sign == "-" else number
-    for scene in ends_of(request, GARDEN):
-        assert Counter(f"{t.colour} {t.kind}" for t in scene.cells.values()) == +expected
-        check_places(scene, EDITED[text])
-        assert goals_of(request).accept(scene)
-    assert not goals_of(request).accept(GARDEN)
-    assert not plan_faults(request, write_plan(request))
-    assert plan_is_correct(request, write_plan(request))
-    found = scope(request)
-    assert (found.refusal, found.not_drawn, found.remarks) == (None, (), ())
+def test_a_picture_is_changed_as_asked_and_in_nothing_else():
+    for text in EDITED:
+        request = request_of(text, GARDEN)
+        expected = Counter(f"{t.colour} {t.kind}" for t in GARDEN.cells.values())
+        for sign, thing, number, _ in things_of(EDITED[text]):
+            expected[thing] += -number if sign == "-" else number
+        for scene in ends_of(request, GARDEN):
+            assert Counter(f"{t.colour} {t.kind}" for t in scene.cells.values()) == +expected
+            check_places(scene, EDITED[text])
+            assert goals_of(request).accept(scene)
+        assert not goals_of(request).accept(GARDEN)
+        assert not plan_faults(request, write_plan(request))
+        assert plan_is_correct(request, write_plan(request))
+        found = scope(request)
+        assert (found.refusal, found.not_drawn, found.remarks) == (None, (), ())
 
 
-@pytest.mark.parametrize(("text", "before"), REFUSED)
-def test_what_cannot_be_done_is_refused_with_its_reason(text: str, before: Scene | None):
-    assert REFUSED[text, before] in (scope(request_of(text, before)).refusal or "")
+def test_what_cannot_be_done_is_refused_with_its_reason():
+    for text, before in REFUSED:
+        assert REFUSED[text, before] in (scope(request_of(text, before)).refusal or "")
 
 
-@pytest.mark.parametrize(("text", "before"), NAMED)
-def test_what_is_left_out_of_a_picture_is_named(text: str, before: Scene | None):
-    found = scope(request_of(text, before))
-    assert found.refusal is None
-    assert NAMED[text, before] in " ".join([*found.not_drawn, *found.remarks])
+def test_what_is_left_out_of_a_picture_is_named():
+    for text, before in NAMED:
+        found = scope(request_of(text, before))
+        assert found.refusal is None
+        assert NAMED[text, before] in " ".join([*found.not_drawn, *found.remarks])
 
 
 def test_a_colour_that_is_not_wanted_is_not_drawn():

@@ -99,7 +99,7 @@ def test_the_model_name_depends_on_the_settings():
 @pytest.fixture(scope="module")
 def rates():
     small = SketchSettings(picture_size=96)
-    return {wording.name: measure(wording, 300, small) for wording in WORDINGS}
+    return {wording.name: measure(wording, 120, small) for wording in WORDINGS}
 
 
 def test_an_explicit_prompt_succeeds_more_often_than_a_vague_one(rates):

@@ -47,7 +47,7 @@ def plans_meet_goals(count: int) -> None:
 
 
 def test_the_teachers_plans_meet_their_goals():
-    plans_meet_goals(100)
+    plans_meet_goals(40)
 
 
 @pytest.mark.long
@@ -103,19 +103,17 @@ def test_without_a_story_the_named_things_are_required_and_others_allowed():
     assert not goals.accept(Scene("beach", make_cells([(0, "boat", "brown"), *cells[1:]])))
 
 
-@pytest.mark.parametrize(
-    "text", ["Grow a pink flower", "Paint a winter landscape with a red house"]
-)
-def test_a_continued_story_meets_its_goals(text: str):
-    full = plan_for(PlanRequest(text))
-    for cut in range(1, len(full.steps)):
-        before = final_scene(Plan(full.steps[:cut]))
-        inputs = tuple(EncodedImage.of(render(before)) for _ in range(cut))
-        request = PlanRequest(f"{text}. Go on and draw the rest: {'<image>' * cut}", inputs)
-        rest = plan_for(request)
-        assert not plan_faults(request, rest), cut
-        assert plan_is_correct(request, rest), cut
-        assert goals_of(request).first_step == cut + 1
+def test_a_continued_story_meets_its_goals():
+    for text in ["Grow a pink flower", "Paint a winter landscape with a red house"]:
+        full = plan_for(PlanRequest(text))
+        for cut in range(1, len(full.steps)):
+            before = final_scene(Plan(full.steps[:cut]))
+            inputs = tuple(EncodedImage.of(render(before)) for _ in range(cut))
+            request = PlanRequest(f"{text}. Go on and draw the rest: {'<image>' * cut}", inputs)
+            rest = plan_for(request)
+            assert not plan_faults(request, rest), cut
+            assert plan_is_correct(request, rest), cut
+            assert goals_of(request).first_step == cut + 1
 
 
 def test_words_about_images_need_no_image():

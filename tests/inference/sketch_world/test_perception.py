@@ -30,41 +30,42 @@ def assert_perceived_exactly(scene: Scene, size: int) -> None:
     assert not (perception.crooked or perception.blemished)
 
 
-@pytest.mark.parametrize("background", BACKGROUNDS)
-def test_every_thing_is_perceived_on_every_background(background):
-    for scene in full_scenes(background, shift=BACKGROUNDS.index(background)):
-        assert_perceived_exactly(scene, 96)
+def test_things_are_perceived_on_backgrounds():
+    """Every thing on some; on all of them, in every cell, below."""
+    for number, background in enumerate(BACKGROUNDS):
+        for scene in full_scenes(background, number)[number % 4 :: 4]:
+            assert_perceived_exactly(scene, 96)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("background", BACKGROUNDS)
-def test_every_thing_is_perceived_in_every_cell(background):
-    for shift in range(9):
-        for scene in full_scenes(background, shift):
-            assert_perceived_exactly(scene, 192)
+def test_every_thing_is_perceived_in_every_cell():
+    for background in BACKGROUNDS:
+        for shift in range(9):
+            for scene in full_scenes(background, shift):
+                assert_perceived_exactly(scene, 192)
 
 
-@pytest.mark.parametrize("size", [96, 192, 384])
-def test_flaws_are_perceived_and_hide_no_things(size):
-    rng = np.random.default_rng(size)
-    for seed in range(40):
-        scene = random_scene(rng)
-        crooked = frozenset(sorted(scene.cells)[:1])
-        blemished = frozenset({int(rng.integers(9))}) - crooked
-        perception = perceive(render(scene, size, Flaws(crooked, blemished, seed)))
-        assert (perception.scene, perception.crooked, perception.blemished) == (
-            scene,
-            crooked,
-            blemished,
-        )
+def test_flaws_are_perceived_and_hide_no_things():
+    for size in [96, 192, 384]:
+        rng = np.random.default_rng(size)
+        for seed in range(12):
+            scene = random_scene(rng)
+            crooked = frozenset(sorted(scene.cells)[:1])
+            blemished = frozenset({int(rng.integers(9))}) - crooked
+            perception = perceive(render(scene, size, Flaws(crooked, blemished, seed)))
+            assert (perception.scene, perception.crooked, perception.blemished) == (
+                scene,
+                crooked,
+                blemished,
+            )
 
 
-@pytest.mark.parametrize("size", [150, 288, 576])
-def test_other_sizes_show_the_same_scene(size):
-    rng = np.random.default_rng(size)
-    for _ in range(20):
-        scene = random_scene(rng)
-        assert perceive(render(scene, size)).scene == scene
+def test_other_sizes_show_the_same_scene():
+    for size in [150, 288, 576]:
+        rng = np.random.default_rng(size)
+        for _ in range(6):
+            scene = random_scene(rng)
+            assert perceive(render(scene, size)).scene == scene
 
 
 def test_a_blank_image_is_an_empty_sheet_of_paper():

@@ -39,43 +39,42 @@ def final_scene(steps: Plan, before: Scene | None = None, seed: int = 0) -> Scen
     return scene or Scene()
 
 
-@pytest.mark.parametrize("name", STORIES)
-def test_every_story_is_achievable_with_all_slot_values(name: str):
-    story = STORIES[name]
-    for values in story.all_values():
-        outline = outline_story(story, values)
-        assert 3 <= len(outline.steps) <= 7
-        assert is_achievable(outline.steps, None), values
-        for source, step in zip(story.fill_steps(values), outline.steps, strict=True):
-            sentences = [s for s in source.draw.split(".") if s.strip()]
-            assert len(step.edits) == len(sentences), source.draw
+def test_every_story_is_achievable_with_all_slot_values():
+    for name in STORIES:
+        story = STORIES[name]
+        for values in story.all_values():
+            outline = outline_story(story, values)
+            assert 3 <= len(outline.steps) <= 7
+            assert is_achievable(outline.steps, None), values
+            for source, step in zip(story.fill_steps(values), outline.steps, strict=True):
+                sentences = [s for s in source.draw.split(".") if s.strip()]
+                assert len(step.edits) == len(sentences), source.draw
 
 
-@pytest.mark.parametrize("name", STORIES)
-def test_stories_use_free_cells_only(name: str):
-    story = STORIES[name]
-    for values in list(story.all_values())[:40]:
-        scene: Scene | None = None
-        for step in outline_story(story, values).steps:
-            for edit in step.edits:
-                if isinstance(edit, Add | Move) and scene:
-                    assert edit.place.cell in scene.free_cells(), step
-                scene = scene_after([edit], scene)
+def test_stories_use_free_cells_only():
+    for name in STORIES:
+        story = STORIES[name]
+        for values in list(story.all_values())[:40]:
+            scene: Scene | None = None
+            for step in outline_story(story, values).steps:
+                for edit in step.edits:
+                    if isinstance(edit, Add | Move) and scene:
+                        assert edit.place.cell in scene.free_cells(), step
+                    scene = scene_after([edit], scene)
 
 
-@pytest.mark.parametrize("name", STORIES)
-def test_texts_of_stories_have_no_slots_or_prefixes(name: str):
-    story = STORIES[name]
-    for values in list(story.all_values())[:40]:
-        for step in story.fill_steps(values):
-            assert all(text[0].isupper() for text in (step.name, step.say, step.tell) if text)
-            words = f"{step.name} {step.draw} {step.say} {step.tell}"
-            assert not re.search(r"[{}]|\ba [aeiou]|\ban [^aeiou]|step \d", words, re.I), words
+def test_texts_of_stories_have_no_slots_or_prefixes():
+    for name in STORIES:
+        story = STORIES[name]
+        for values in list(story.all_values())[:40]:
+            for step in story.fill_steps(values):
+                assert all(text[0].isupper() for text in (step.name, step.say, step.tell) if text)
+                words = f"{step.name} {step.draw} {step.say} {step.tell}"
+                assert not re.search(r"[{}]|\ba [aeiou]|\ban [^aeiou]|step \d", words, re.I), words
 
 
-@pytest.mark.parametrize(
-    ("text", "story", "thing"),
-    [
+def test_requests_match_their_story_and_set_its_slots():
+    cases = [
         ("How to grow a red flower step by step?", "flower-growth", Thing("flower", "red")),
         ("show a PURPLE TULIP growing", "flower-growth", Thing("flower", "purple")),
         ("Show the phases of the moon", "moon-phases", Thing("full moon", "yellow")),
@@ -86,26 +85,23 @@ def test_texts_of_stories_have_no_slots_or_prefixes(name: str):
         ("rocket launch in pink please", "rocket-launch", Thing("rocket", "pink")),
         ("the kitten goes home", "walk-home", None),
         ("What happens when blue and yellow paint are mixed?", "mix-colors", None),
-    ],
-)
-def test_requests_match_their_story_and_set_its_slots(text: str, story: str, thing: Thing | None):
-    assert choose_story(RequestText(text)) is STORIES[story]
-    if thing:
-        assert thing in final_scene(plan(text)).cells.values()
+    ]
+    for text, story, thing in cases:
+        assert choose_story(RequestText(text)) is STORIES[story]
+        if thing:
+            assert thing in final_scene(plan(text)).cells.values()
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "colour"),
-    [
+def test_a_colour_belongs_to_the_thing_after_it():
+    cases = [
         ("a bar chart with yellow bars and a green flag", "tall bar", "yellow"),
         ("play noughts and crosses with purple circles", "circle", "purple"),
         ("a purple bird that brings back a blue balloon", "balloon", "blue"),
-    ],
-)
-def test_a_colour_belongs_to_the_thing_after_it(text: str, kind: str, colour: str):
-    scene = final_scene(plan(f"Show {text}"))
-    assert {t.colour for t in scene.cells.values() if t.kind == kind} == {colour}
-    assert {t.colour for t in scene.cells.values()} - {colour}
+    ]
+    for text, kind, colour in cases:
+        scene = final_scene(plan(f"Show {text}"))
+        assert {t.colour for t in scene.cells.values() if t.kind == kind} == {colour}
+        assert {t.colour for t in scene.cells.values()} - {colour}
 
 
 def test_a_book_as_requested_format_is_not_drawn():
@@ -138,36 +134,35 @@ def test_requests_without_a_story_draw_the_things_they_name():
     assert Thing("cat", KINDS["cat"].default_colour) in things
 
 
-@pytest.mark.parametrize("text", ["", "xyzzy", "Prove Fermat's last theorem"])
-def test_requests_that_name_nothing_get_a_one_line_error(text: str):
-    with pytest.raises(UnusableAnswerError) as error:
-        plan(text)
-    assert "\n" not in str(error.value)
+def test_requests_that_name_nothing_get_a_one_line_error():
+    for text in ["", "xyzzy", "Prove Fermat's last theorem"]:
+        with pytest.raises(UnusableAnswerError) as error:
+            plan(text)
+        assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_captions_only_if_requested():
+    cases = [
         ("How to build a snowman?", False),
         ("How to build a snowman both visually and textually?", True),
         ("Build a snowman. Output each image together with a concise text caption.", True),
         ("Build a snowman. Give every picture a short caption.", True),
-    ],
-)
-def test_captions_only_if_requested(text: str, expected: bool):
-    captions = [step.auxiliary_text for step in plan(text).steps]
-    assert all(captions) if expected else not any(captions)
+    ]
+    for text, expected in cases:
+        captions = [step.auxiliary_text for step in plan(text).steps]
+        assert all(captions) if expected else not any(captions)
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 5])
-@pytest.mark.parametrize("name", ["snowman", "walk-home", "traffic-light", "pick-and-place"])
-def test_a_plan_has_the_requested_number_of_images(name: str, count: int):
-    ask = {"pick-and-place": "pick up a red ball", "walk-home": "a dog walks home"}.get(name, name)
-    text = f"{ask} in {count} pictures".replace("-", " ")
-    short, full = plan(text), plan(ask.replace("-", " "))
-    assert len(short.steps) == count
-    assert len(full.steps) >= 5
-    final_scene(short)
+def test_a_plan_has_the_requested_number_of_images():
+    asks = {"pick-and-place": "pick up a red ball", "walk-home": "a dog walks home"}
+    for name in ["snowman", "walk-home", "traffic-light", "pick-and-place"]:
+        for count in [2, 3, 4, 5]:
+            ask = asks.get(name, name)
+            text = f"{ask} in {count} pictures".replace("-", " ")
+            short, full = plan(text), plan(ask.replace("-", " "))
+            assert len(short.steps) == count
+            assert len(full.steps) >= 5
+            final_scene(short)
 
 
 def test_plans_are_deterministic_and_wording_varies():
@@ -205,35 +200,29 @@ def test_input_images_are_described_from_their_pixels():
     assert "a beach" in (step.auxiliary_text or "")
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
+def test_step_counts_are_parsed():
+    cases = [
         ("Draw the three most important steps", 3),
         ("in 4 pictures", 4),
         ("split it into 3 sequential parts", 3),
         ("one picture at a time", None),
         ("three blocks, step by step", None),
-    ],
-)
-def test_step_counts_are_parsed(text: str, count: int | None):
-    assert RequestText(text).step_count == count
+    ]
+    for text, count in cases:
+        assert RequestText(text).step_count == count
 
 
-@pytest.mark.parametrize(
-    ("text", "words_only"),
-    [
+def test_questions_about_images_are_distinguished_from_requests_to_draw():
+    cases = [
         ("Describe what the pictures show <image> <image>", True),
         ("What do you see in this picture? <image>", True),
         ("Explain each step <image>", True),
         ("Continue the story and describe it <image>", False),
         ("Show what happens <image>", False),
         ("Generate the rest <image>", False),
-    ],
-)
-def test_questions_about_images_are_distinguished_from_requests_to_draw(
-    text: str, words_only: bool
-):
-    assert RequestText(text).wants_words_only == words_only
+    ]
+    for text, words_only in cases:
+        assert RequestText(text).wants_words_only == words_only
 
 
 def test_remaining_steps_follow_from_the_image_alone():

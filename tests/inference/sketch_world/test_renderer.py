@@ -8,18 +8,18 @@ from schemas import FoundryError
 SCENE = Scene("meadow", make_cells([(0, "house", "red"), (8, "cat", "orange")]))
 
 
-@pytest.mark.parametrize("size", [96, 150, 192, 384])
-def test_images_have_the_requested_size_and_are_deterministic(size):
-    image = render(SCENE, size)
-    assert image.size == (size, size)
-    assert image.mode == "RGB"
-    assert image.tobytes() == render(SCENE, size).tobytes()
+def test_images_have_the_requested_size_and_are_deterministic():
+    for size in [96, 150, 192, 384]:
+        image = render(SCENE, size)
+        assert image.size == (size, size)
+        assert image.mode == "RGB"
+        assert image.tobytes() == render(SCENE, size).tobytes()
 
 
-@pytest.mark.parametrize("size", [0, 93, 100])
-def test_invalid_sizes_raise(size):
-    with pytest.raises(FoundryError, match="multiple of 3"):
-        render(SCENE, size)
+def test_invalid_sizes_raise():
+    for size in [0, 93, 100]:
+        with pytest.raises(FoundryError, match="multiple of 3"):
+            render(SCENE, size)
 
 
 def test_a_thing_stays_in_its_cell():

@@ -58,10 +58,10 @@ def test_flaws_cost_quality_only():
     assert (scribbled.semantics, scribbled.naturalness, scribbled.artifacts) == (10, 10, 6)
 
 
-@pytest.mark.parametrize("cell", [1, 3, 5, 7])
-def test_any_cell_that_fulfils_the_goal_gets_full_marks(cell):
-    after = VILLAGE.with_cell(cell, Thing("dog", "brown"))
-    assert score_of(after, "Add a dog next to the cat.") == Score(10, 10, 10, 10)
+def test_any_cell_that_fulfils_the_goal_gets_full_marks():
+    for cell in [1, 3, 5, 7]:
+        after = VILLAGE.with_cell(cell, Thing("dog", "brown"))
+        assert score_of(after, "Add a dog next to the cat.") == Score(10, 10, 10, 10)
 
 
 def test_a_first_image_is_graded_from_scratch():

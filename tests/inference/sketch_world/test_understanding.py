@@ -1,7 +1,6 @@
 """The demo world says what it draws: what it knows is drawn, the rest refused or named."""
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from assets.benchmarks.sketch import SketchBenchmark
@@ -23,9 +22,8 @@ def scope_of(text, *images):
     return scope(PlanRequest(text, tuple(EncodedImage.of(image) for image in images)))
 
 
-@pytest.mark.parametrize(
-    ("request_text", "reason"),
-    [
+def test_what_it_does_not_know_is_refused():
+    cases = [
         ("How to make a paper plane", "no “paper plane”"),
         ("What is photosynthesis?", "no “photosynthesis”"),
         ("Tell a story about a fox and a crow", "no “fox” or “crow”"),
@@ -41,14 +39,13 @@ def scope_of(text, *images):
         ("A café at night", "no “café”"),
         ("Please show me something nice", "names nothing"),
         ("quantum chromodynamics", "no “quantum chromodynamics”"),
-    ],
-)
-def test_what_it_does_not_know_is_refused(request_text, reason):
-    found = scope_of(request_text)
-    assert found.refusal.startswith("We can't illustrate this request: ")
-    assert reason in found.refusal
-    assert set(EXAMPLES) <= set(found.suggestions)
-    assert all(f"“{each}”" in found.refusal_text for each in found.suggestions)
+    ]
+    for request_text, reason in cases:
+        found = scope_of(request_text)
+        assert found.refusal.startswith("We can't illustrate this request: ")
+        assert reason in found.refusal
+        assert set(EXAMPLES) <= set(found.suggestions)
+        assert all(f"“{each}”" in found.refusal_text for each in found.suggestions)
 
 
 def test_similar_requests_are_suggested_first():
@@ -63,9 +60,8 @@ def test_every_suggestion_can_be_drawn():
     assert [text for text in (*titles, *kinds) if scope_of(text).refusal] == []
 
 
-@pytest.mark.parametrize(
-    ("request_text", "not_drawn"),
-    [
+def test_what_it_leaves_out_is_named():
+    cases = [
         ("Show me a castle with a dragon", ("dragon",)),
         ("Draw a dog riding a bicycle in the city", ("bicycle", "riding")),
         ("A birthday party with a clown", ("clown",)),
@@ -77,20 +73,19 @@ def test_every_suggestion_can_be_drawn():
         ("Show my grandmother's cat becoming happy", ("becoming", "happy")),
         ("Bake a chocolate cake", ()),
         ("Show how a parcel with a red ball is packed, wrapped and delivered", ()),
-    ],
-)
-def test_what_it_leaves_out_is_named(request_text, not_drawn):
-    found = scope_of(request_text)
-    assert (found.refusal, found.not_drawn, found.notice) == (None, not_drawn, NOTICE)
+    ]
+    for request_text, not_drawn in cases:
+        found = scope_of(request_text)
+        assert (found.refusal, found.not_drawn, found.notice) == (None, not_drawn, NOTICE)
 
 
 def test_examples_and_prompts_of_its_own_pack_are_known(tmp_path):
     profile = load_profile("sketch")
-    rows = generate_bank(load_pack(profile.pack), profile.bank, 400)
+    rows = generate_bank(load_pack(profile.pack), profile.bank, 150)
     texts = [*EXAMPLES, *(row.text for row in rows if not row.input_images)]
     assert sum(bool(scope_of(text).not_drawn) for text in texts) < 0.05 * len(texts)
     for shape in SHAPES:
-        benchmark = SketchBenchmark.open(shape, tmp_path, difficulty=4, items=20)
+        benchmark = SketchBenchmark.open(shape, tmp_path, difficulty=4, items=8)
         texts += [item.text for item in benchmark.items if not item.image_files]
     assert [text for text in texts if scope_of(text).refusal] == []
 
