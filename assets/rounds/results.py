@@ -8,11 +8,11 @@ from schemas.rounds import RoundDecision, RoundMeasure, RoundRow, RoundRowCount
 from schemas.training import CRITIC, EVALUATIONS, PLANNER
 from training.registry import CheckpointRegistry
 
-from ..checkpoints.promotion import assess_candidates, values_by_system
 from ..core.foundry import FoundryResource
 from ..core.plotting import ACCENT, BAD, GOOD, OTHER, figure_png, new_figure
 from ..core.statistics import clustered_interval, paired_difference
 from ..evaluation.items import PARTS, benchmark_name, pack_name, promotion_benchmark
+from ..evaluation.promotion import assess_candidates, values_by_system
 from ..evaluation.variants import (
     CANDIDATE,
     NEW_CRITIC,

@@ -6,10 +6,10 @@ import dagster as dg
 import orjson
 import pytest
 
-from assets.checkpoints.promotion import METRICS
 from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
 from assets.evaluation.assets import evaluation_variants
+from assets.evaluation.promotion import METRICS
 from assets.evaluation.variants import (
     NEW_CRITIC,
     NEW_PLANNER,

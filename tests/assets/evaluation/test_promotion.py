@@ -2,8 +2,8 @@
 
 import pytest
 
-from assets.checkpoints.promotion import METRICS, Rules, assess, choose, decide, values_by_system
 from assets.core.statistics import Observation
+from assets.evaluation.promotion import METRICS, Rules, assess, choose, decide, values_by_system
 from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER, System
 from schemas.training import CRITIC, PLANNER, EvaluationRow

@@ -32,10 +32,10 @@ from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
 from ..core.node import Node
 from ..core.statistics import Interval, Observation, Values, paired_difference
-from ..evaluation.items import pack_name, promotion_benchmark
-from ..evaluation.metrics import observation_of
-from ..evaluation.settings import EvaluationSettings
-from ..evaluation.variants import (
+from .items import pack_name, promotion_benchmark
+from .metrics import observation_of
+from .settings import EvaluationSettings
+from .variants import (
     CANDIDATE,
     System,
     candidate_systems,
