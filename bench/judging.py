@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -17,12 +18,12 @@ from assets.benchmarks.benchmark import (
     Metrics,
     Values,
 )
-from assets.benchmarks.judging import JudgedAnswers, judge_answers
+from assets.benchmarks.judging import JudgedAnswers, ModelJudge
 from assets.benchmarks.report import Run, write_report
 from assets.benchmarks.results import evaluate_run
 from assets.benchmarks.settings import BenchmarksSettings
 from inference.calls.progress import NullProgress
-from inference.roles import TextAnswer
+from inference.questions import Question, TextAnswer
 from inference.settings import Limits
 from schemas.benchmarks import (
     BENCHMARK_ANSWERS,
@@ -82,9 +83,7 @@ class _SlowJudge:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    async def answer(
-        self, text: str, images: Sequence[EncodedImage], unreadable: str | None = None
-    ) -> TextAnswer:
+    async def ask(self, question: Question[Any]) -> Any:
         await asyncio.sleep(self._seconds)
         return TextAnswer("7")
 
@@ -125,10 +124,9 @@ def _report_seconds() -> float:
 def _judge(
     home: Home, benchmark: Benchmark, rows: Sequence[BenchmarkAnswerRow], seconds: float, slots: int
 ) -> JudgedAnswers:
-    limits, judge = Limits(agents=slots), _SlowJudge(seconds)
-    return asyncio.run(
-        judge_answers(home, benchmark, rows, judge, "bench", limits, 2, NullProgress())
-    )
+    limits, model = Limits(agents=slots), _SlowJudge(seconds)
+    judge = ModelJudge(home, model, limits, 2, NullProgress())
+    return asyncio.run(judge.judge(benchmark, rows, "bench"))
 
 
 def _rows(home: Home, benchmark: Benchmark) -> list[BenchmarkAnswerRow]:

@@ -1,15 +1,16 @@
 """`interleave evaluate`: benchmark runs of a profile, as the assets of group benchmarks."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import yaml
 from pydantic import ValidationError
 
 from assets.benchmarks.assets import ANSWERS, JUDGEMENT_SET, RESULTS
+from assets.benchmarks.benchmark import AnswerStep, Item
 from assets.benchmarks.runs import BenchmarkRun, BenchmarkRuns
 from assets.benchmarks.settings import (
     BenchmarkJudgeSettings,
@@ -17,15 +18,13 @@ from assets.benchmarks.settings import (
     BenchmarksSettings,
 )
 from assets.core.foundry import FoundryResource
-from assets.core.profile import FOLDER, Profile, load_profile
+from assets.core.profile import Profile
 from assets.trajectories.estimate import RoleEstimate, estimate_benchmark
 from inference.backends.providers.settings import BenchmarkJudgeModel
-from inference.calls.hashing import stable_hash
 from schemas import FoundryError
 from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, JUDGEMENTS, BenchmarkResultRow
 from schemas.errors import first_problem
-from warehouse import Home
-from warehouse.atomic import atomic_write
+from warehouse import EncodedImage
 
 from .run import run_partitioned
 
@@ -50,48 +49,39 @@ class EvaluateOptions:
     difficulty: int | None = None
 
 
-def prepare(profile: str, home: Home, options: EvaluateOptions) -> FoundryResource:
-    """The lake, with a profile that has exactly the runs of a command, kept as a file in the home.
+def with_runs(options: EvaluateOptions, foundry: FoundryResource) -> FoundryResource:
+    """The lake and profile with exactly the runs of a command.
 
     Raises:
         FoundryError: options that contradict each other, or the profile cannot be read.
     """
     if (options.answers is None) != (options.system is None):
         raise FoundryError("another system's answers need --answers FOLDER and --system NAME")
-    settings = _settings(load_profile(profile), options)
-    values = _profile_values(profile) | {"benchmarks": settings.model_dump(mode="json")}
-    return FoundryResource(profile=_stored(values, home), root=home.root)
+    return _with_sections(foundry, benchmarks=_settings(foundry.unsized, options))
 
 
-def profile_of_ablation(profile: str, home: Home, benchmark: str) -> str:
-    """The profile whose ablation is measured on a benchmark, kept as a file in the home.
+def with_ablation_on(benchmark: str, foundry: FoundryResource) -> FoundryResource:
+    """The lake and profile whose ablation is measured on a benchmark.
 
     Raises:
         FoundryError: the profile cannot be read, or names neither files nor a judge for it.
     """
-    settings = _settings(load_profile(profile), EvaluateOptions([benchmark]))
-    values = _profile_values(profile)
-    sections = values.setdefault("evaluation", {}) or {}
-    sections["ablation"] = {**(sections.get("ablation") or {}), "benchmark": benchmark}
-    values |= {"evaluation": sections, "benchmarks": settings.model_dump(mode="json")}
-    changed = _stored(values, home)
-    BenchmarkRuns.of(FoundryResource(profile=changed, root=home.root).without_keys()).run_of(
-        benchmark, ""
+    evaluation = foundry.unsized.evaluation
+    ablation = evaluation.ablation.model_copy(update={"benchmark": benchmark})
+    changed = _with_sections(
+        foundry,
+        benchmarks=_settings(foundry.unsized, EvaluateOptions([benchmark])),
+        evaluation=evaluation.model_copy(update={"ablation": ablation}),
     )
+    BenchmarkRuns.of(changed.without_keys()).run_of(benchmark, "")
     return changed
 
 
-def _profile_values(profile: str) -> dict[str, Any]:
-    path = Path(profile) if profile.endswith((".yaml", ".yml")) else FOLDER / f"{profile}.yaml"
-    values: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
-    return values
-
-
-def _stored(values: dict[str, Any], home: Home) -> str:
-    name = f"{values['name']}-{stable_hash(values)[:8]}.yaml"
-    changed = home.local / "benchmarks" / "profiles" / name
-    atomic_write(changed, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
-    return str(changed)
+def _with_sections(foundry: FoundryResource, **sections: Any) -> FoundryResource:
+    values = {name: section.model_dump(mode="json") for name, section in sections.items()}
+    return FoundryResource(
+        profile=foundry.profile, root=foundry.root, size=foundry.size, sections=json.dumps(values)
+    )
 
 
 def evaluate_benchmarks(
@@ -140,10 +130,7 @@ def estimates(foundry: FoundryResource) -> Iterator[RunEstimate]:
         yield RunEstimate(run.name, run.judge, items, questions, asked)
 
 
-def _questions(run: BenchmarkRun, item: Any) -> int:
-    from assets.benchmarks.benchmark import AnswerStep
-    from warehouse import EncodedImage
-
+def _questions(run: BenchmarkRun, item: Item) -> int:
     example = (AnswerStep("A text.", EncodedImage.white((64, 64))),)
     return len(run.benchmark.calls(item, example, {}))
 
@@ -161,22 +148,11 @@ def _settings(profile: Profile, options: EvaluateOptions) -> BenchmarksSettings:
     return given.model_copy(update={"run": runs, "judge": judge})
 
 
-def absolute_source(source: str) -> str:
-    """A path that holds in any folder; an id on the Hub stays as it is."""
-    path = Path(source).expanduser()
-    return str(path.absolute()) if path.exists() else source
-
-
 def _run_settings(
     given: BenchmarkRunSettings | None, options: EvaluateOptions
 ) -> BenchmarkRunSettings:
-    changes: dict[str, Any] = {
-        "source": options.source and absolute_source(options.source),
-        "limit": options.limit,
-        "seed": options.seed,
-        "difficulty": options.difficulty,
-    }
-    changes = {name: value for name, value in changes.items() if value is not None}
+    fields = BenchmarkRunSettings.model_fields.keys()
+    changes = {k: v for k, v in asdict(options).items() if k in fields and v is not None}
     if options.answers and options.system:
         folder = str(options.answers.expanduser().absolute())
         changes |= {"generate": False, "imported": {options.system: folder}}
@@ -193,22 +169,21 @@ def judge_settings(profile: Profile, named: str | None) -> BenchmarkJudgeSetting
     Raises:
         FoundryError: the name is not of that form.
     """
-    if named is None and profile.benchmarks and profile.benchmarks.judge:
-        return profile.benchmarks.judge
+    if named is not None:
+        return _named_judge(named)
     rubrics = profile.evaluation.judge
-    if named is None and rubrics:
-        model = BenchmarkJudgeModel(
-            model=rubrics.model.model,
-            endpoints=rubrics.model.endpoints,
-            max_tokens=rubrics.model.max_tokens,
-        )
-        return BenchmarkJudgeSettings(backend=rubrics.backend, model=model)
-    if named is None:
-        return None
-    backend, _, model_name = named.partition("/")
+    if (profile.benchmarks and profile.benchmarks.judge) or rubrics is None:
+        return profile.benchmarks.judge if profile.benchmarks else None
+    shared = rubrics.model.model_dump(include={"model", "endpoints", "max_tokens"})
+    model = BenchmarkJudgeModel.model_validate(shared)
+    return BenchmarkJudgeSettings(backend=rubrics.backend, model=model)
+
+
+def _named_judge(named: str) -> BenchmarkJudgeSettings:
+    backend, _, model = named.partition("/")
     try:
         return BenchmarkJudgeSettings.model_validate(
-            {"backend": backend, "model": {"model": model_name}}
+            {"backend": backend, "model": {"model": model}}
         )
     except ValidationError as error:
         hint = "give BACKEND/MODEL, such as openai/gpt-4.1"

@@ -274,7 +274,7 @@ def _merged(results: Sequence[LineageResult]) -> LineageResult:
 
 
 def _run_in_worker(
-    fields: tuple[str, str, str, int], names: list[str], force: bool, partition: str | None
+    fields: tuple[str, str, str, str, int], names: list[str], force: bool, partition: str | None
 ) -> LineageResult:
     foundry, instance = _opened_in_worker(*fields)
     with reporting_to(RelayedProgress):
@@ -288,11 +288,16 @@ def _run_in_worker(
 
 @cache
 def _opened_in_worker(
-    profile: str, root: str, size: str, processes: int
+    profile: str, root: str, size: str, sections: str, processes: int
 ) -> tuple[FoundryResource, dg.DagsterInstance]:
     """Opened once in a worker process, for all of its partitions."""
     foundry = FoundryResource(
-        profile=profile, root=root, size=size, processes=processes, process=worker_number()
+        profile=profile,
+        root=root,
+        size=size,
+        sections=sections,
+        processes=processes,
+        process=worker_number(),
     )
     stack = ExitStack()
     instance = stack.enter_context(open_instance(foundry.home, foundry.settings.cluster))
@@ -325,7 +330,8 @@ class _Stage:
         """
         self.listings.clear()
         foundry = self.foundry
-        fields = (foundry.profile, foundry.root, foundry.chosen_size, processes)
+        named = (foundry.profile, foundry.root, foundry.chosen_size, foundry.sections)
+        fields = (*named, processes)
         return partial(_run_in_worker, fields, [node.name for node in nodes], self.force)
 
     def run(self, nodes: Sequence[Node]) -> LineageResult:

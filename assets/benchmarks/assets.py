@@ -26,7 +26,7 @@ from .answering import Answers, Shard, answer_items, import_answers
 from .judging import load_answer
 from .plots import answers_sheet, results_plot
 from .report import Run, write_report
-from .results import evaluate_run
+from .results import number_cells
 from .runs import BenchmarkRun, BenchmarkRuns, origin_of
 
 _SHOWN = 20
@@ -166,9 +166,7 @@ def benchmark_results(
 ) -> dg.MaterializeResult:
     runs = BenchmarkRuns.of(foundry)
     run = runs.of_results(context.partition_key)
-    answers = [row for s in run.shards for row in foundry.rows(BENCHMARK_ANSWERS, s.name)]
-    judged = [r for s in run.shards for r in foundry.rows(JUDGEMENTS, run.judgements_of(s))]
-    result = evaluate_run(run.benchmark, run.system, run.judge, answers, judged, runs.settings)
+    answers, result = runs.answers_of(run), runs.evaluate(run)
     sheet = answers_sheet(foundry.home.images, answers, result.scores)
     tables = {BENCHMARK_RESULTS: result.results, BENCHMARK_SCORES: result.scores}
     row_counts = RESULTS.write(context, foundry, tables)
@@ -196,10 +194,10 @@ def _export(
 
 
 def _number(row: BenchmarkResultRow) -> dict[str, object]:
-    interval = "" if row.low is None else f"{row.low:.3f} to {row.high:.3f}"
+    metric, value, interval = number_cells(row)
     return {
-        "number": row.metric,
-        "value": "missing" if row.value is None else f"{row.value:.3f}",
+        "number": metric,
+        "value": value,
         f"{row.confidence:.0%} interval": interval,
         "items": f"{row.items} of {row.of_items}",
         "unscored": f"{row.unscored:.1%}",

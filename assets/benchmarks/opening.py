@@ -280,6 +280,10 @@ class Duel:
     verdict: Verdict | None
 
     @property
+    def systems(self) -> tuple[str, str]:
+        return self.system_a, self.system_b
+
+    @property
     def label(self) -> str | None:
         """The side that won, or that a tie leans to: A or B."""
         return self.verdict and self.verdict.removeprefix("Tie(").removesuffix(")")
@@ -287,7 +291,7 @@ class Duel:
 
 def duel_labels(duels: Iterable[Duel]) -> dict[tuple[str, str, str], str | None]:
     """(Item, system A, system B) -> label; ties count as in the published agreement."""
-    return {(duel.item_id, duel.system_a, duel.system_b): duel.label for duel in duels}
+    return {(duel.item_id, *duel.systems): duel.label for duel in duels}
 
 
 class _System(BaseModel):

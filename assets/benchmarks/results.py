@@ -4,23 +4,32 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import orjson
 from pydantic import JsonValue
 
+from schemas import Table
 from schemas.benchmarks import (
     BenchmarkAnswerRow,
     BenchmarkResultRow,
     BenchmarkScoreRow,
     JudgementRow,
 )
+from warehouse import Home
 
 from .benchmark import Benchmark, Item, ItemMetrics, Values
 from .settings import BenchmarksSettings
 
 STEP_METRIC = "step-"  # with a number: quality of one step of an answer
 _KNOWN_SHARE = 0.9  # of resamples, which may by chance have no item with a number
+
+
+def stored_rows(home: Home, table: Table, partitions: Sequence[str]) -> list[Any]:
+    """Rows of some partitions of a table, as its row models."""
+    records = home.lake.read(table, partitions).to_pylist() if partitions else []
+    return [table.row.model_validate(record) for record in records]
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,12 @@ def evaluate_run(
         for metric, value in benchmark.aggregate(items).items()
     ]
     return RunResult(scores, results)
+
+
+def number_cells(row: BenchmarkResultRow) -> tuple[str, str, str]:
+    """A number for a table: its name, value and interval."""
+    value = "missing" if row.value is None else f"{row.value:.3f}"
+    return row.metric, value, "" if row.low is None else f"{row.low:.3f} to {row.high:.3f}"
 
 
 def bootstrap(

@@ -5,7 +5,7 @@ A run is one system's answers to one benchmark, judged by one judge. Names of pa
 `BENCHMARK.SYSTEM.JUDGE` of results, where the judge is eight digits of a hash.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +13,9 @@ from pathlib import Path
 from inference.backends.checkpoint.manifest import AgentRole, promoted
 from inference.calls.hashing import content_digest, stable_hash
 from inference.calls.progress import Progress
-from inference.questions import Respondent
 from inference.roles import Roles, qualified_name
 from schemas import FoundryError
-from schemas.benchmarks import BenchmarkAnswerRow
+from schemas.benchmarks import BENCHMARK_ANSWERS, JUDGEMENTS, BenchmarkAnswerRow
 from schemas.trajectories import Role
 from warehouse import Home
 
@@ -25,7 +24,8 @@ from ..core.profile import Profile
 from .answering import Shard
 from .benchmark import Benchmark, ExactlyJudged, Item
 from .catalogue import open_benchmark, sample, shards
-from .judging import EXACT_JUDGE, JudgedAnswers, judge_answers, judge_exactly
+from .judging import EXACT_JUDGE, JudgedAnswers, ModelJudge, judge_exactly
+from .results import RunResult, evaluate_run, stored_rows
 from .settings import BenchmarkRunSettings, BenchmarksSettings
 
 
@@ -116,28 +116,45 @@ class BenchmarkRuns:
         """
         if isinstance(run.benchmark, ExactlyJudged):
             return judge_exactly(run.benchmark, self.home.images, answers)
-        return await judge_answers(
-            *(self.home, run.benchmark, answers, self.open_judge(run.benchmark), partition),
-            *(self.profile.limits, self.settings.tries, progress),
+        assert self.settings.judge is not None  # a run has made sure
+        named = self.settings.judge.at(run.benchmark.judge_temperature)
+        model = self.profile.respondent("benchmark_judge", self.home, named.backend, named.model)
+        limits, tries = self.profile.limits, self.settings.tries
+        judge = ModelJudge(self.home, model, limits, tries, progress)
+        return await judge.judge(run.benchmark, answers, partition)
+
+    def answers_of(self, run: BenchmarkRun) -> list[BenchmarkAnswerRow]:
+        """The answers that the lake has of a run."""
+        return stored_rows(self.home, BENCHMARK_ANSWERS, [shard.name for shard in run.shards])
+
+    def evaluate(self, run: BenchmarkRun) -> RunResult:
+        """The numbers that follow from the answers and judgements of a run in the lake."""
+        answers = self.answers_of(run)
+        judged = stored_rows(
+            self.home, JUDGEMENTS, [run.judgements_of(shard) for shard in run.shards]
         )
+        return evaluate_run(run.benchmark, run.system, run.judge, answers, judged, self.settings)
 
     def of_answers(self, partition: str) -> tuple[BenchmarkRun, Shard]:
         """The first run that a partition of answers belongs to, and its shard."""
-        found = ((r, shard) for r in self.all for shard in r.shards if shard.name == partition)
-        return _first(found, partition)
+        return self._find(partition, lambda run, shard: shard.name)
 
     def of_judgements(self, partition: str) -> tuple[BenchmarkRun, Shard]:
-        found = (
-            (run, shard)
-            for run in self.all
-            for shard in run.shards
-            if run.judgements_of(shard) == partition
-        )
-        return _first(found, partition)
+        return self._find(partition, lambda run, shard: run.judgements_of(shard))
 
     def of_results(self, partition: str) -> BenchmarkRun:
-        found = ((run, run.shards[0]) for run in self.all if run.name == partition)
-        return _first(found, partition)[0]
+        return self._find(partition, lambda run, shard: run.name)[0]
+
+    def _find(
+        self, partition: str, name_of: Callable[[BenchmarkRun, Shard], str]
+    ) -> tuple[BenchmarkRun, Shard]:
+        for run in self.all:
+            for shard in run.shards:
+                if name_of(run, shard) == partition:
+                    return run, shard
+        raise FoundryError(
+            f"no benchmark of this profile has a partition {partition}: it is of another"
+        )
 
     def run_of(self, name: str, system: str) -> BenchmarkRun:
         """The run of any system of ours, on the items that the profile names.
@@ -150,16 +167,6 @@ class BenchmarkRuns:
         items = sample(benchmark.items, settings.limit)
         parts = shards(items, self.settings.shard_size)
         return BenchmarkRun(benchmark, system, self._judge(benchmark), parts)
-
-    def open_judge(self, benchmark: Benchmark) -> Respondent:
-        """The model that is asked about a benchmark, of which there must be one.
-
-        Raises:
-            BackendError: a key is missing, or there is a budget but no price of the model.
-        """
-        assert self.settings.judge is not None  # a run has made sure
-        named = self.settings.judge.at(benchmark.judge_temperature)
-        return self.profile.respondent("benchmark_judge", self.home, named.backend, named.model)
 
     def _runs(self, name: str, settings: BenchmarkRunSettings) -> Iterator[BenchmarkRun]:
         own = self.run_of(name, self.system)
@@ -193,9 +200,3 @@ def origin_of(items: Sequence[Item]) -> str:
     files = [[path.stat().st_size for path in item.image_files] for item in items]
     texts = [[item.item_id, item.group, item.text] for item in items]
     return content_digest([texts, files])[:32]
-
-
-def _first(found: Iterator[tuple[BenchmarkRun, Shard]], name: str) -> tuple[BenchmarkRun, Shard]:
-    if each := next(found, None):
-        return each
-    raise FoundryError(f"no benchmark of this profile has a partition {name}: it is of another")

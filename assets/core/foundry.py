@@ -1,5 +1,6 @@
 """The resource of every asset: the lake's location and the profile."""
 
+import json
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +25,9 @@ class FoundryResource(dg.ConfigurableResource):
     profile: str = Field(default="sketch", description="Profile name, or path of a YAML file")
     root: str = Field(default=".interleave", description="Folder or fsspec URL of the lake")
     size: str = Field(default="", description="A size of the profile; empty: that of the lake")
+    sections: str = Field(
+        default="", description="Sections in the place of the profile's, as JSON; empty: none"
+    )
     processes: int = Field(default=1, description="Processes that make shards and share its limits")
     process: int = Field(default=0, description="Number of this one, from 0")
 
@@ -32,9 +36,15 @@ class FoundryResource(dg.ConfigurableResource):
         return Home(self.root)
 
     @cached_property
+    def unsized(self) -> Profile:
+        """The profile as it is for any size."""
+        profile = load_profile(self.profile)
+        return profile.with_sections(json.loads(self.sections)) if self.sections else profile
+
+    @cached_property
     def settings(self) -> Profile:
         """The profile, with what it changes at the size of this lake."""
-        profile = load_profile(self.profile)
+        profile = self.unsized
         if profile.size_changes:
             profile = profile.at_size(self.chosen_size)
         return profile.share(self.process, self.processes) if self.processes > 1 else profile
@@ -45,7 +55,7 @@ class FoundryResource(dg.ConfigurableResource):
         becomes, else the one that the lake has reached."""
         if self.size:
             return self.size
-        profile = load_profile(self.profile)
+        profile = self.unsized
         if profile.targets:
             return max(profile.sizes, key=profile.sizes.__getitem__)
         return profile.size_of(len(self.home.lake.partitions(TRAJECTORIES)))
@@ -58,7 +68,7 @@ class FoundryResource(dg.ConfigurableResource):
     @property
     def reduced(self) -> bool:
         """Whether the profile trains or evaluates less at this size."""
-        changed = load_profile(self.profile).size_changes.get(self.chosen_size, {})
+        changed = self.unsized.size_changes.get(self.chosen_size, {})
         return not changed.keys().isdisjoint(("training", "evaluation"))
 
     @cached_property
@@ -75,15 +85,19 @@ class FoundryResource(dg.ConfigurableResource):
 
     def without_keys(self) -> "FoundryResource":
         """The same, whose models can be named and priced, but not called."""
-        return _WithoutKeys(profile=self.profile, root=self.root, size=self.size)
+        return _WithoutKeys(**self._lake_and_profile)
 
     def with_training(self, training: TrainingSettings) -> "FoundryResource":
         """The same, with another section `training`."""
-        other = FoundryResource(profile=self.profile, root=self.root, size=self.size)
+        other = FoundryResource(**self._lake_and_profile)
         # Cached properties: what would be read from profile and lake is known already.
         settings = self.settings.model_copy(update={"training": training})
         other.__dict__.update(home=self.home, settings=settings)
         return other
+
+    @property
+    def _lake_and_profile(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("profile", "root", "size", "sections")}
 
     def rows(self, table: Table, partition: str | None = None) -> list[Any]:
         """A table (or one partition of it) as its row models."""

@@ -27,7 +27,6 @@ from warehouse.lake import REQUESTS
 
 from ..benchmarks.answering import Shard, answer_with
 from ..benchmarks.judging import ASSET
-from ..benchmarks.results import evaluate_run
 from ..benchmarks.runs import BenchmarkRun, BenchmarkRuns, origin_of
 from ..core.foundry import FoundryResource
 from ..core.profile import Profile
@@ -117,12 +116,7 @@ class _Measuring:
         for shard in run.shards:
             await self._answer(shard, roles, profile)
             await self._judge(run, shard)
-        lake, settings = self.foundry.home.lake, self.runs.settings
-        answers = [row for s in run.shards for row in self.foundry.rows(BENCHMARK_ANSWERS, s.name)]
-        judged = [
-            r for s in run.shards for r in self.foundry.rows(JUDGEMENTS, run.judgements_of(s))
-        ]
-        result = evaluate_run(run.benchmark, run.system, run.judge, answers, judged, settings)
+        lake, result = self.foundry.home.lake, self.runs.evaluate(run)
         lake.write(BENCHMARK_RESULTS, result.results, run.name)
         lake.write(BENCHMARK_SCORES, result.scores, run.name)
         return result.scores

@@ -12,7 +12,7 @@ from typing import Literal
 
 from schemas.training import EvaluationRow
 
-from ..benchmarks.report.published import published_table
+from ..benchmarks.report import published_table
 from ..benchmarks.ueval import IMAGE, TEXT
 from ..core.statistics import Interval
 from .items import is_test

@@ -1,7 +1,9 @@
 """`interleave agreement`: how far a judge agrees with people, or with another judge."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +12,8 @@ from .options import HomeOption, ProfileOption, enable_interrupts
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..agreement import Compared, Verdicts
+    from assets.benchmarks.agreement import Compared, SecondJudge, Verdicts
+    from warehouse import Home
 
 _SHOWN = 10
 
@@ -53,15 +56,10 @@ def agreement(
     """
     from rich.console import Console
 
+    from assets.benchmarks.agreement import compare_verdicts, read_verdicts
     from assets.benchmarks.report import write_report
-    from assets.core.profile import load_profile
-    from assets.core.progress import reporting_to
     from schemas import FoundryError
     from warehouse import Home
-
-    from ..agreement import SecondJudge, compare_verdicts, read_verdicts
-    from ..benchmarks import judge_settings
-    from .run_screen import terminal_progress
 
     enable_interrupts()
     place, console = Home(home), Console()
@@ -71,18 +69,33 @@ def agreement(
     if second is not None:
         other = read_verdicts(place, second)
     else:
-        settings = load_profile(profile)
-        chosen = judge_settings(settings, judge)
-        if chosen is None:
-            raise FoundryError("name a second file or run, or a judge with --judge BACKEND/MODEL")
-        asked = SecondJudge(settings, place, chosen, source, answers, sample)
-        with terminal_progress(console) as progress, reporting_to(progress):
+        with _second_judge(console, place, profile, judge, source, answers, sample) as asked:
             other = asked.judge_same(one)
-    done = compare_verdicts(one, other, sample if second is not None else None)
-    _show(console, one, other, done)
+    _show(console, one, other, compare_verdicts(one, other, sample if second else None))
     if out is not None and one.run and other.run:
         write_report(place, [one.run, other.run], out.absolute())
         console.print(f"  pictures that they differ on: {out}", soft_wrap=True)
+
+
+@contextmanager
+def _second_judge(
+    console: "Console", home: "Home", profile: str, judge: str | None, *options: Any
+) -> "Iterator[SecondJudge]":
+    """The judge that is named, while a terminal shows its progress."""
+    from assets.benchmarks.agreement import SecondJudge
+    from assets.core.profile import load_profile
+    from assets.core.progress import reporting_to
+    from schemas import FoundryError
+
+    from ..benchmarks import judge_settings
+    from .run_screen import terminal_progress
+
+    settings = load_profile(profile)
+    chosen = judge_settings(settings, judge)
+    if chosen is None:
+        raise FoundryError("name a second file or run, or a judge with --judge BACKEND/MODEL")
+    with terminal_progress(console) as progress, reporting_to(progress):
+        yield SecondJudge(settings, home, chosen, *options)
 
 
 def _show(console: "Console", one: "Verdicts", other: "Verdicts", done: "Compared") -> None:

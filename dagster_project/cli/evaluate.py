@@ -10,18 +10,17 @@ from .options import HomeOption, ProfileOption, enable_interrupts
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from assets.core.foundry import FoundryResource
     from schemas.benchmarks import BenchmarkResultRow
 
     from ..benchmarks import RunEstimate
 
-NamesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(help="Benchmarks; default: those of the profile. `list` shows all."),
-]
-
 
 def evaluate(
-    benchmarks: NamesArgument = None,
+    benchmarks: Annotated[
+        list[str] | None,
+        typer.Argument(help="Benchmarks; default: those of the profile. `list` shows all."),
+    ] = None,
     profile: ProfileOption = "sketch",
     home: HomeOption = ".interleave",
     source: Annotated[
@@ -56,15 +55,10 @@ def evaluate(
 
     Example: `interleave evaluate sketch-interleaved sketch-edits`
     """
-    from rich.console import Console
-
     from assets.benchmarks.catalogue import names
-    from assets.core.progress import reporting_to
-    from warehouse import Home
+    from assets.core.foundry import FoundryResource
 
-    from ..benchmarks import EvaluateOptions, estimates, evaluate_benchmarks, prepare
-    from ..instance import open_instance
-    from .run_screen import terminal_progress
+    from ..benchmarks import EvaluateOptions, with_runs
 
     if benchmarks == ["list"]:
         typer.echo("\n".join(names()))
@@ -73,10 +67,22 @@ def evaluate(
     chosen = EvaluateOptions(
         benchmarks or [], source, limit, judge, answers, system, seed, difficulty
     )
-    foundry, console = prepare(profile, Home(home), chosen), Console()
+    _evaluate(with_runs(chosen, FoundryResource(profile=profile, root=home)), estimate, force)
+
+
+def _evaluate(foundry: "FoundryResource", only_estimate: bool, force: bool) -> None:
+    from rich.console import Console
+
+    from assets.core.progress import reporting_to
+
+    from ..benchmarks import estimates, evaluate_benchmarks
+    from ..instance import open_instance
+    from .run_screen import terminal_progress
+
+    console = Console()
     for each in estimates(foundry):
         console.print(_estimate_line(each), soft_wrap=True, highlight=False)
-    if estimate:
+    if only_estimate:
         return
     with (
         open_instance(foundry.home, foundry.settings.cluster) as instance,
@@ -105,16 +111,15 @@ def _show(console: "Console", rows: "list[BenchmarkResultRow]") -> None:
 
     from rich.table import Table
 
+    from assets.benchmarks.results import number_cells
+
     for (benchmark, system, judge), own in groupby(
         rows, key=lambda row: (row.benchmark, row.system, row.judge)
     ):
-        numbers = list(own)
-        table = Table("number", "value", f"{numbers[0].confidence:.0%} interval", box=None)
-        for row in numbers:
-            value = "missing" if row.value is None else f"{row.value:.3f}"
-            interval = "" if row.low is None else f"{row.low:.3f} to {row.high:.3f}"
-            table.add_row(row.metric, value, interval, style="bold" if row.headline else "")
-        first = numbers[0]
+        first, *others = own
+        table = Table("number", "value", f"{first.confidence:.0%} interval", box=None)
+        for row in (first, *others):
+            table.add_row(*number_cells(row), style="bold" if row.headline else "")
         console.print(f"\n[bold]{benchmark}[/] by {system}, judged by {judge}", highlight=False)
         console.print(f"{first.items} of {first.of_items} items, {first.unscored:.1%} unscored")
         console.print(table)

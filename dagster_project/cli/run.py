@@ -57,26 +57,27 @@ def run(
 ) -> None:
     """Bring the lineage up to date; whatever is up to date is reused."""
     with _imported_for_good():
+        from assets.core.foundry import FoundryResource
+
         from .run_screen import estimate_in_terminal, run_in_terminal
 
+    foundry = FoundryResource(profile=profile, root=home, size=size)
     if estimate:
-        estimate_in_terminal(profile, home, size)
+        estimate_in_terminal(foundry)
         return
     enable_interrupts()
     names = [name.strip() for name in select.split(",") if name.strip()]
     if not benchmark:
-        run_in_terminal(profile, home, size, names, jobs, force)
+        run_in_terminal(foundry, names, jobs, force)
         return
     if "ablation" not in names:
         raise typer.BadParameter("it is for --select ablation", param_hint="--benchmark")
     from assets.evaluation.ablation_benchmark import ablation_page
-    from warehouse import Home
 
-    from ..benchmarks import profile_of_ablation
+    from ..benchmarks import with_ablation_on
 
-    changed = profile_of_ablation(profile, Home(home), benchmark)
-    run_in_terminal(changed, home, size, names, jobs, force)
-    typer.echo(ablation_page(Home(home), benchmark).read_text("utf-8"))
+    run_in_terminal(with_ablation_on(benchmark, foundry), names, jobs, force)
+    typer.echo(ablation_page(foundry.home, benchmark).read_text("utf-8"))
 
 
 @contextmanager

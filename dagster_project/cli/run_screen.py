@@ -39,12 +39,9 @@ join prompts on attempts.prompt_id = prompts.prompt_id
 group by category order by attempts desc"""
 
 
-def run_in_terminal(
-    profile: str, root: str, size: str, select: list[str], jobs: int, force: bool
-) -> None:
+def run_in_terminal(foundry: FoundryResource, select: list[str], jobs: int, force: bool) -> None:
     """Bring the lineage up to date, show its progress, then print a summary."""
     console = Console()
-    foundry = FoundryResource(profile=profile, root=root, size=size)
     listings: Listings = {}
     started, show = time.monotonic(), partial(_show_sequences, console, foundry.home, fresh=True)
     announce = partial(console.print, soft_wrap=True)
@@ -62,9 +59,8 @@ def run_in_terminal(
         _summarize(console, foundry, result, time.monotonic() - started)
 
 
-def estimate_in_terminal(profile: str, root: str, size: str) -> None:
+def estimate_in_terminal(foundry: FoundryResource) -> None:
     """Print what the trajectories of a size, and trainings, would take; nothing is called."""
-    foundry = FoundryResource(profile=profile, root=root, size=size)
     expected = estimate(foundry, foundry.shards)
     console = Console()
     console.print(f"{expected.trajectories:,} trajectories\n")

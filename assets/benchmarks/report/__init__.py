@@ -8,14 +8,16 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from PIL import Image
+from pydantic import TypeAdapter
 
 from schemas import BadImageError
 from schemas.benchmarks import BenchmarkAnswerRow
@@ -23,10 +25,17 @@ from warehouse import Home, ImageStore
 from warehouse.atomic import atomic_write
 
 from ...core.statistics import Agreement, agreement, disagreements
-from .published import published_table
 from .run import Difference, Run, compare_runs, item_differences, run_names
 
-__all__ = ["Difference", "Run", "compare_runs", "render_runs", "run_names", "write_report"]
+__all__ = [
+    "Difference",
+    "Run",
+    "compare_runs",
+    "published_table",
+    "render_runs",
+    "run_names",
+    "write_report",
+]
 
 _SHOWN_ITEMS = 12
 _THUMBNAIL = (256, 256)
@@ -81,22 +90,40 @@ def render_report(home: Home, runs: Sequence[Run]) -> str:
 
 
 @dataclass(frozen=True)
-class _Summary:
+class PublishedTable:
+    """A benchmark's table in the paper, in the unit of our results.
+
+    Args:
+        source: where it is printed.
+        systems: system -> metric -> value, as printed.
+        recomputed: averages that follow from the cells, where printed ones do not.
+    """
+
+    source: str
+    systems: Mapping[str, Mapping[str, float]]
+    recomputed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+@cache
+def _published() -> Mapping[str, PublishedTable]:
+    text = Path(__file__).with_name("published.yaml").read_text("utf-8")
+    return TypeAdapter(dict[str, PublishedTable]).validate_python(yaml.safe_load(text))
+
+
+def published_table(benchmark: str) -> PublishedTable | None:
+    """The paper's table of a benchmark; None: it has none."""
+    return _published().get(benchmark)
+
+
+def _summary(run: Run) -> dict[str, float | None]:
     """Cost and time of answers; None: not known of all of them."""
-
-    usd: float | None
-    mean_seconds: float | None
-    median_seconds: float | None
-
-
-def _summary(run: Run) -> _Summary:
-    costs = [row.cost_usd for row in run.answers]
+    costs = [row.cost_usd for row in run.answers if row.cost_usd is not None]
     seconds = [row.seconds for row in run.answers if row.seconds is not None]
-    known = [cost for cost in costs if cost is not None]
-    usd = sum(known) if known and len(known) == len(costs) else None
-    if not seconds:
-        return _Summary(usd, None, None)
-    return _Summary(usd, fmean(seconds), median(seconds))
+    return {
+        "usd": sum(costs) if costs and len(costs) == len(run.answers) else None,
+        "mean_seconds": fmean(seconds) if seconds else None,
+        "median_seconds": median(seconds) if seconds else None,
+    }
 
 
 def _worst(run: Run, metric: str) -> list[str]:

@@ -1,13 +1,12 @@
 """A benchmark run as its tables have it, and two runs compared item by item."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
-from typing import Any
 
-from schemas import FoundryError, Table
+from schemas import FoundryError
 from schemas.benchmarks import (
     BENCHMARK_ANSWERS,
     BENCHMARK_RESULTS,
@@ -21,9 +20,7 @@ from schemas.benchmarks import (
 from warehouse import Home
 
 from ...core.statistics import Interval, mean_interval
-from ..results import STEP_METRIC
-
-_RESAMPLES = 2000
+from ..results import STEP_METRIC, stored_rows
 
 
 @dataclass(frozen=True)
@@ -43,13 +40,13 @@ class Run:
             known = ", ".join(run_names(home)) or "none; make one with `interleave evaluate`"
             raise FoundryError(f"no benchmark run {name} in {home.root}; there are: {known}")
         judged = [each for each in home.lake.partitions(JUDGEMENTS) if each.startswith(f"{name}.")]
-        judgements = _rows(home, JUDGEMENTS, judged)
+        judgements = stored_rows(home, JUDGEMENTS, judged)
         answered = sorted({row.shard for row in judgements})
         return cls(
             name,
-            _rows(home, BENCHMARK_RESULTS, [name]),
-            _rows(home, BENCHMARK_SCORES, [name]),
-            _rows(home, BENCHMARK_ANSWERS, answered),
+            stored_rows(home, BENCHMARK_RESULTS, [name]),
+            stored_rows(home, BENCHMARK_SCORES, [name]),
+            stored_rows(home, BENCHMARK_ANSWERS, answered),
             judgements,
         )
 
@@ -119,7 +116,7 @@ class Run:
         reached = [row for row in self.answers if len(row.images) >= number]
         drawn = [row for row in reached if row.images[number - 1] is not None]
         pictures = len(drawn) / len(reached) if reached else None
-        quality = mean_interval(qualities, resamples=_RESAMPLES) if qualities else None
+        quality = mean_interval(qualities) if qualities else None
         return StepQuality(number, len(reached), pictures, quality)
 
 
@@ -145,10 +142,7 @@ class Difference:
     """A metric of two runs over the items that both have; the second minus the first."""
 
     metric: str
-    items: int
-    mean: float
-    low: float
-    high: float
+    gap: Interval
     wins: int
     ties: int
     losses: int
@@ -162,9 +156,7 @@ def compare_runs(first: Run, second: Run) -> list[Difference]:
     """
     if first.benchmark != second.benchmark:
         raise FoundryError(f"{first.name} and {second.name} are of different benchmarks")
-    differences = (
-        _difference(metric, first.values(metric), second.values(metric)) for metric in first.metrics
-    )
+    differences = (_difference(first, second, metric) for metric in first.metrics)
     return [each for each in differences if each]
 
 
@@ -179,24 +171,16 @@ def run_names(home: Home) -> list[str]:
     return sorted(home.lake.partitions(BENCHMARK_RESULTS))
 
 
-def _difference(
-    metric: str, first: Mapping[str, float], second: Mapping[str, float]
-) -> Difference | None:
-    gaps = [second[item] - first[item] for item in first if item in second]
+def _difference(first: Run, second: Run, metric: str) -> Difference | None:
+    gaps = [gap for _, gap in item_differences(first, second, metric)]
     if not gaps:
         return None
     wins, losses = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
-    found = mean_interval(gaps, resamples=_RESAMPLES)
     ties = len(gaps) - wins - losses
-    return Difference(metric, len(gaps), found.mean, found.low, found.high, wins, ties, losses)
+    return Difference(metric, mean_interval(gaps), wins, ties, losses)
 
 
 def _step(row: BenchmarkScoreRow) -> int | None:
     """Number of the step that a metric is about; None: about the answer."""
     _, found, number = row.metric.partition(STEP_METRIC)
     return int(number) if found else None
-
-
-def _rows(home: Home, table: Table, partitions: Sequence[str]) -> list[Any]:
-    records = home.lake.read(table, partitions).to_pylist() if partitions else []
-    return [table.row.model_validate(record) for record in records]

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from PIL import Image
 
-from assets.benchmarks.report import Run, compare_runs, write_report
-from assets.benchmarks.report.published import published_table
+from assets.benchmarks.report import Run, compare_runs, published_table, write_report
 from schemas import FoundryError
 from schemas.benchmarks import (
     BENCHMARK_ANSWERS,
@@ -128,8 +127,8 @@ def test_two_runs_are_compared_item_by_item(home, tmp_path):
     ]
     runs = [Run.read(home, name) for name in names]
     (found,) = compare_runs(*runs)
-    assert (found.items, found.wins, found.ties, found.losses) == (4, 1, 2, 1)
-    assert found.mean == 0 and found.low < 0 < found.high
+    assert (found.gap.count, found.wins, found.ties, found.losses) == (4, 1, 2, 1)
+    assert found.gap.mean == 0 and found.gap.low < 0 < found.gap.high
     page = write_report(home, runs, tmp_path / "page.html").read_text()
     assert "Largest wins" in page and "Largest losses" in page
     other = Run.read(home, add_run(home, "three", [1.0], benchmark="opening"))

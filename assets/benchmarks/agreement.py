@@ -1,0 +1,174 @@
+"""What judges and people said of the same answers, compared; another judge is asked about them.
+
+Verdicts of people are those of OpENING's arena, in which two systems' answers are compared.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from inference.calls.ask import QuestionCalls
+from inference.calls.hashing import stable_hash
+from inference.roles import qualified_name
+from schemas import FoundryError
+from schemas.trajectories import MODEL_CALLS
+from warehouse import Home
+
+from ..core.profile import Profile
+from ..core.progress import progress_factory
+from ..core.statistics import Agreement, agreement, disagreements, sampled
+from .benchmark import Answer
+from .catalogue import official_files, open_benchmark
+from .judging import EXACT_JUDGE, ModelJudge
+from .opening import SUFFIX, Duel, Opening, duel_labels, read_answer, read_duels
+from .report import Run, run_names
+from .results import evaluate_run
+from .settings import BenchmarkJudgeSettings, BenchmarkRunSettings, BenchmarksSettings
+
+ASSET = "benchmark_agreement"
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What a judge, or people, said; of comparisons, or of the answers of a benchmark run.
+
+    Args:
+        labels: case -> label; None: unreadable.
+    """
+
+    name: str
+    labels: Mapping[Any, str | None]
+    duels: Sequence[Duel] = ()
+    run: Run | None = None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two judges on the same cases; `differing`: those on which they disagree."""
+
+    result: Agreement
+    differing: list[Any]
+
+
+def compare_verdicts(first: Verdicts, second: Verdicts, sample: int | None = None) -> Compared:
+    """Agreement on all cases that both judged, or on a sample of them.
+
+    Raises:
+        FoundryError: they have no case in common.
+    """
+    common = [case for case in first.labels if case in second.labels]
+    labels = {case: first.labels[case] for case in _sampled(common, sample)}
+    if not labels:
+        raise FoundryError(f"{first.name} and {second.name} have judged nothing in common")
+    return Compared(agreement(labels, second.labels), disagreements(labels, second.labels))
+
+
+def read_verdicts(home: Home, name: str) -> Verdicts:
+    """The verdicts of an official file of OpENING (ties count for the side that they lean to), or
+    the judgements of a run of this home.
+
+    Raises:
+        FoundryError: there is no such file or run.
+    """
+    path = Path(name).expanduser()
+    if path.is_file():
+        duels = read_duels(path)
+        return Verdicts(path.name, duel_labels(duels), duels)
+    if name not in run_names(home):
+        known = ", ".join(run_names(home)) or "none"
+        raise FoundryError(f"{name} is neither a file nor a run of {home.root}; runs: {known}")
+    run = Run.read(home, name)
+    return Verdicts(name, run.labels, run=run)
+
+
+@dataclass(frozen=True)
+class SecondJudge:
+    """A judge that is asked about what others have judged; its answers become no run.
+
+    Args:
+        source: the benchmark's official files; None: as the profile says.
+        answers: of OpENING's systems, where people's verdicts are compared: the folder with a
+            `<system>_output` of every system.
+        sample: so many comparisons or answers; None: all.
+    """
+
+    profile: Profile
+    home: Home
+    judge: BenchmarkJudgeSettings
+    source: str | None
+    answers: Path | None
+    sample: int | None
+
+    def judge_same(self, first: Verdicts) -> Verdicts:
+        """Its own verdicts on the same, or on a sample of them; each question is asked once.
+
+        Raises:
+            FoundryError: the run is judged exactly, official files, an answer or a picture are
+                missing, or the judge gave no answer; finished calls are journaled.
+        """
+        if first.run:
+            run = asyncio.run(self._judge_run(first.run))
+            return Verdicts(self.judge.name, run.labels, run=run)
+        return Verdicts(self.judge.name, duel_labels(asyncio.run(self._judge_duels(first.duels))))
+
+    async def _judge_run(self, first: Run) -> Run:
+        if first.judge == EXACT_JUDGE:
+            raise FoundryError(f"{first.name} is judged exactly: no judge is asked anything")
+        given = self._settings.run.get(first.benchmark, BenchmarkRunSettings())
+        files = given.model_copy(update={"source": self.source} if self.source else {})
+        benchmark = open_benchmark(first.benchmark, files, self.home)
+        answers = _sampled(first.answers, self.sample)
+        judge = self.judge.at(benchmark.judge_temperature)
+        name = f"{first.name}-by-{stable_hash('judge', judge.name)[:8]}"
+        asked = self._model_judge(judge, f"judging {len(answers)} answers")
+        judged = await asked.judge(benchmark, answers, name)
+        self.home.lake.write(MODEL_CALLS, judged.calls, f"{ASSET}-{name}")
+        result = evaluate_run(
+            benchmark, first.system, judge.name, answers, judged.rows, self._settings
+        )
+        return Run(name, result.results, result.scores, answers, judged.rows)
+
+    async def _judge_duels(self, duels: Sequence[Duel]) -> list[Duel]:
+        if self.source is None or self.answers is None:
+            raise FoundryError("a judge of an official file needs --source and --answers")
+        answers, benchmark = self.answers, Opening(official_files(self.source))
+        chosen = _sampled(duels, self.sample)
+        judge = self._model_judge(self.judge, f"judging {len(chosen)} comparisons")
+        shard = f"opening-{stable_hash('judge', qualified_name(judge.model))[:8]}"
+        with QuestionCalls(self.home, ASSET, shard, judge.model, judge.limits) as calls:
+
+            async def judge_one(duel: Duel) -> Duel:
+                pair = [_answer(answers, name, duel.item_id) for name in duel.systems]
+                call = await asyncio.to_thread(benchmark.compare, duel.item_id, *pair)
+                judged = await judge.ask(calls, duel.item_id, call, benchmark.parse)
+                return replace(duel, verdict=judged.value)
+
+            try:
+                return await calls.map(judge_one, chosen, judge.limits.agents, judge.progress)
+            finally:
+                self.home.lake.write(MODEL_CALLS, calls.ledger(), f"{ASSET}-{shard}")
+
+    @property
+    def _settings(self) -> BenchmarksSettings:
+        return self.profile.benchmarks or BenchmarksSettings()
+
+    def _model_judge(self, judge: BenchmarkJudgeSettings, title: str) -> ModelJudge:
+        model = self.profile.respondent("benchmark_judge", self.home, judge.backend, judge.model)
+        limits, tries = self.profile.limits, self._settings.tries
+        return ModelJudge(self.home, model, limits, tries, progress_factory()(title))
+
+
+def _sampled(cases: Sequence[Any], count: int | None) -> list[Any]:
+    if count is None:
+        return list(cases)
+    return [cases[index] for index in sampled(range(len(cases)), count)]
+
+
+def _answer(answers: Path, system: str, item_id: str) -> Answer:
+    folder = answers / f"{system}{SUFFIX}"
+    answer = read_answer(folder, item_id)
+    if answer is None:
+        raise FoundryError(f"{folder}: has no answer to item {item_id}; unpack it")
+    return answer
