@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from inference.calls.ask import QuestionCalls
 from inference.calls.hashing import stable_hash
@@ -22,7 +22,7 @@ from ..core.statistics import Agreement, agreement, disagreements, sampled
 from .benchmark import Answer
 from .catalogue import official_files, open_benchmark
 from .judging import EXACT_JUDGE, ModelJudge
-from .opening import SUFFIX, Duel, Opening, duel_labels, read_answer, read_duels
+from .opening import SUFFIX, Duel, Opening, Verdict, duel_labels, read_answer, read_duels
 from .report import Run, run_names
 from .results import evaluate_run
 from .settings import BenchmarkJudgeSettings, BenchmarkRunSettings, BenchmarksSettings
@@ -143,7 +143,7 @@ class SecondJudge:
                 pair = [_answer(answers, name, duel.item_id) for name in duel.systems]
                 call = await asyncio.to_thread(benchmark.compare, duel.item_id, *pair)
                 judged = await judge.ask(calls, duel.item_id, call, benchmark.parse)
-                return replace(duel, verdict=judged.value)
+                return replace(duel, verdict=cast(Verdict | None, judged.value))
 
             try:
                 return await calls.map(judge_one, chosen, judge.limits.agents, judge.progress)
