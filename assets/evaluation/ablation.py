@@ -1,5 +1,5 @@
-"""Recipes of the ablation: checkpoints that differ from the profile's in one thing each, and all
-checkpoints under other training seeds.
+"""The ablation: recipes of checkpoints that differ from the profile's in one thing each, of all
+checkpoints under other training seeds, their rows, and their trainings.
 
 A training seed is added to the seed of every training. Checkpoints of seed 0 are the profile's own;
 others have names of their own, so that nothing takes them for the newest version of an agent.
@@ -65,13 +65,11 @@ def _renamed(recipe: Recipe, own: Recipe, training_seed: int) -> Recipe:
 
 def _with_seed(training: TrainingSettings, training_seed: int) -> TrainingSettings:
     """The trainings of agents with another seed; the base model is the same."""
-    planner, critic, rl = training.planner_sft, training.critic_sft, training.critic_rl
+    names = ("planner_sft", "critic_sft", "critic_rl")
+    own = {name: getattr(training, name) for name in names}
+    seeds = {name: settings.seed + training_seed for name, settings in own.items()}
     return training.model_copy(
-        update={
-            "planner_sft": planner.model_copy(update={"seed": planner.seed + training_seed}),
-            "critic_sft": critic.model_copy(update={"seed": critic.seed + training_seed}),
-            "critic_rl": rl.model_copy(update={"seed": rl.seed + training_seed}),
-        }
+        update={name: own[name].model_copy(update={"seed": seed}) for name, seed in seeds.items()}
     )
 
 
@@ -116,8 +114,9 @@ def _one_agent(foundry: FoundryResource) -> Recipe:
     """
     planner, critic = foundry.training.planner_sft, foundry.training.critic_sft
     data = recipes.exported(foundry, "llamafactory", CRITIC_SFT, PLANNER_SFT)
+    rates = [_option(settings, "learning_rate", 5e-5) for settings in (planner, critic)]
     changes: dict[str, Any] = {
-        "learning_rate": math.sqrt(_learning_rate(planner) * _learning_rate(critic)),
+        "learning_rate": math.sqrt(rates[0] * rates[1]),
         "options": critic.options | planner.options,
     }
     repeats = {CRITIC_SFT.name: _epochs(critic), PLANNER_SFT.name: _epochs(planner)}
@@ -153,11 +152,12 @@ def _built(build: Callable[[Home, CurationSettings], DataSet], foundry: FoundryR
 
 
 def _epochs(settings: SftSettings) -> float:
-    return float(read_recipe(settings).options.get("num_train_epochs", 3.0))  # the trainer's own
+    return _option(settings, "num_train_epochs", 3.0)
 
 
-def _learning_rate(settings: SftSettings) -> float:
-    return float(read_recipe(settings).options.get("learning_rate", 5e-5))  # the trainer's own
+def _option(settings: SftSettings, name: str, default: float) -> float:
+    """An option of the trainer, whose own value is the default."""
+    return float(read_recipe(settings).options.get(name, default))
 
 
 # Checkpoints that only the ablation needs.
@@ -251,10 +251,9 @@ async def train_variants(
     With `training.side_by_side` two are trained at a time, of which one at most is GRPO: that uses
     more than one core.
     """
-    recipes = _in_order(foundry, variants)
     slots = asyncio.Semaphore(2 if foundry.training.side_by_side else 1)
     reinforcement = asyncio.Semaphore(1)
-    trained: dict[tuple[str, str], asyncio.Task[None]] = {}
+    trainings: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def train(recipe: Recipe, parent: asyncio.Task[None] | None) -> None:
         if parent:
@@ -263,25 +262,17 @@ async def train_variants(
         async with own, slots:
             await ensure_checkpoint(context, foundry, recipe)
 
-    for recipe in recipes:
-        origin = recipe.parent
-        parent = trained.get((origin.name, origin.version)) if origin else None
-        trained[recipe.name, recipe.version] = asyncio.create_task(train(recipe, parent))
-    await asyncio.gather(*trained.values())
-
-
-def _in_order(foundry: FoundryResource, variants: Iterable[Variant]) -> list[Recipe]:
-    """Trainings of the variants' checkpoints and their parents, parents first, each once."""
-    found: dict[tuple[str, str], Recipe] = {}
-
-    def add(recipe: Recipe) -> None:
-        if recipe.role == "base" or recipe.job is None:  # the asset `base_model`, or given weights
-            return
-        if recipe.parent:
-            add(recipe.parent)
-        found.setdefault((recipe.name, recipe.version), recipe)
+    def start(recipe: Recipe) -> asyncio.Task[None] | None:
+        """The one training of a recipe; None: the asset `base_model` makes it, or it is given."""
+        if recipe.role == "base" or recipe.job is None:
+            return None
+        parent = start(recipe.parent) if recipe.parent else None
+        key = recipe.name, recipe.version
+        if key not in trainings:
+            trainings[key] = asyncio.create_task(train(recipe, parent))
+        return trainings[key]
 
     for variant in variants:
         for reference in variant.agents:
-            add(checkpoint_recipe(foundry, reference, variant.training_seed))
-    return list(found.values())
+            start(checkpoint_recipe(foundry, reference, variant.training_seed))
+    await asyncio.gather(*trainings.values())

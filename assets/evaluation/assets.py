@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 
 import dagster as dg
 import pyarrow as pa
@@ -65,7 +64,6 @@ from .runner import (
     joined,
     store_comparison,
 )
-from .settings import EvaluationSettings
 from .variants import (
     SEED,
     VARIANTS,
@@ -193,12 +191,6 @@ def _delete_others(
             lake.delete(EVALUATIONS, name)
 
 
-def _is_of_ablation(settings: EvaluationSettings, partition: str) -> bool:
-    """Whether it is a variant of a training seed, or, from before those, not of `evaluation`."""
-    name, _, seed = partition.partition(SEED)
-    return name in VARIANTS and (bool(seed) or name not in settings.variants)
-
-
 @dg.asset(**ABLATION.asset_args())
 def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     settings = foundry.settings.evaluation
@@ -206,7 +198,7 @@ def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
         return _ablation_on_benchmark(context, foundry, settings.ablation.benchmark)
     seeds = [_ablation_of_seed(context, foundry, s) for s in settings.ablation.training_seeds]
     comparison = joined(seeds)
-    _delete_others(foundry, comparison.variants, partial(_is_of_ablation, settings))
+    _delete_others(foundry, comparison.variants, lambda partition: SEED in partition)
     summary, *_ = test_summaries(comparison.rows, settings).values()
     metadata = {
         "table_5": table_metadata(side_by_side(summary)),
@@ -256,28 +248,27 @@ def record_reported(foundry: FoundryResource, rows: Iterable[EvaluationRow]) -> 
     agents = {
         agent for row in rows if is_test(row.benchmark) for agent in (row.planner, row.critic)
     }
-    lake, reported = foundry.home.lake, 0
-    for recipe in _newest_recipes(foundry):
-        identity, partition = f"{recipe.name}@{recipe.version}", f"{recipe.name}-{recipe.version}"
-        if not any(is_agent_of(identity, agent) for agent in agents):
-            continue
-        reported += 1
-        if not lake.exists(REPORTED_RECIPES, partition):
+    reported = [
+        recipe
+        for recipe in _newest_recipes(foundry)
+        if any(is_agent_of(f"{recipe.name}@{recipe.version}", agent) for agent in agents)
+    ]
+    for recipe in reported:
+        partition = f"{recipe.name}-{recipe.version}"
+        if not foundry.home.lake.exists(REPORTED_RECIPES, partition):
             row = ReportedRecipeRow(
                 name=recipe.name,
                 version=recipe.version,
                 settings_hash=settings_hash(recipe),
                 reported_at=datetime.now(UTC),
             )
-            lake.write(REPORTED_RECIPES, [row], partition)
-    return reported
+            foundry.home.lake.write(REPORTED_RECIPES, [row], partition)
+    return len(reported)
 
 
 def changed_since_reported(foundry: FoundryResource) -> list[dict[str, object]]:
     """Per newest recipe, the versions with other settings whose test numbers were reported."""
-    if foundry.reduced:
-        return []
-    reported = foundry.rows(REPORTED_RECIPES)
+    reported = [] if foundry.reduced else foundry.rows(REPORTED_RECIPES)
     return [
         {
             "checkpoint": recipe.name,
@@ -315,7 +306,7 @@ def _evaluation_checks(
 
     def impossible_values(foundry: FoundryResource, _: object) -> Violations:
         rows = foundry.home.lake.read(EVALUATIONS, names(foundry)).to_pylist()
-        return [row for row in rows if not _in_range(row["metric"], row["value"])]
+        return [row for row in rows if not METRICS[row["metric"]].allows(row["value"])]
 
     def training_items(foundry: FoundryResource, _: object) -> Violations:
         lake, prompts = foundry.home.lake, _held_out_prompts(foundry)
@@ -338,10 +329,6 @@ def _held_out_prompts(foundry: FoundryResource) -> set[str]:
     where = pc.field("split") != "train"
     prompts = foundry.home.lake.read(PROMPTS, columns=["prompt_id"], where=where)
     return set(prompts["prompt_id"].to_pylist())
-
-
-def _in_range(metric: str, value: float) -> bool:
-    return metric in METRICS and METRICS[metric].allows(value)
 
 
 evaluation_checks = _evaluation_checks(

@@ -39,31 +39,7 @@ def _row_of(title: str) -> PaperRow:
 
 # The average of "+ Planner SFT" is printed as 60.5; its two cells, and the equal row T_max = 1,
 # say 60.2.
-# `base` and `untrained` stand for one row: there, an untrained model answers in the form. So do a
-# variant and its `_sampled` one: how the paper's agents decode is not said. The control
-# `sft_on_rl_labels` is not the paper's.
-TABLE_5: dict[str, PaperRow] = {
-    variant: _row_of(title)
-    for variant, title in {
-        "generator_only": "FLUX.2-klein-9B",
-        "oracle_gemini": "+ Gemini 2.5 Pro, oracle",
-        "oracle_gpt": "+ GPT-4.1, oracle",
-        "base": "+ Qwen3-VL-8B, zero-shot",
-        "untrained": "+ Qwen3-VL-8B, zero-shot",
-        "planner_sft": "+ Planner SFT",
-        "full_sft": "+ Full SFT",
-        "rl_no_step": "+ RL without step reward",
-        "rl_no_accuracy": "+ RL without accuracy reward",
-        "full_rl": "+ Full RL",
-        "full_sft_sampled": "+ Full SFT",
-        "full_rl_sampled": "+ Full RL",
-        "one_agent": "One agent",
-        "unfiltered": "Unfiltered data",
-        "t_max_1": "T_max = 1",
-        "t_max_3": "T_max = 3",
-        "t_max_5": "T_max = 5",
-    }.items()
-}
+TABLE_5 = {name: _row_of(each.paper) for name, each in VARIANTS.items() if each.paper}
 
 # (worse, better): what the paper's table claims.
 RELATIONS = (

@@ -18,7 +18,6 @@ from training.registry import CheckpointRegistry
 
 from ..checkpoints import recipes
 from ..core.foundry import FoundryResource
-from .settings import VariantName
 
 # Names of checkpoints that only the ablation has.
 NO_STEP, NO_ACCURACY = "ablation_rl_no_step", "ablation_rl_no_accuracy"
@@ -40,6 +39,7 @@ class Variant:
     Args:
         answers: of the agents; `sampled` are the critic's alone, which GRPO trains.
         training_seed: of the ablation (see `EvaluationRow`).
+        paper: row of the paper's table 5; None: not in it.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Variant:
     t_max: int | None = None  # attempts per step; None: `evaluation.t_max`
     answers: Answers = "usual"
     training_seed: int | None = None
+    paper: str | None = None
 
     @property
     def partition(self) -> str:
@@ -73,26 +74,31 @@ class Variant:
         return replace(self, t_max=1 if self.critic is None else self.t_max or default)
 
 
-VARIANTS: dict[VariantName, Variant] = {
-    "generator_only": Variant("generator_only", None, None),
-    "oracle_gemini": Variant("oracle_gemini", GEMINI, GEMINI),
-    "oracle_gpt": Variant("oracle_gpt", GPT, GPT),
-    "base": Variant("base", BASE_MODEL, BASE_MODEL),
-    "untrained": Variant("untrained", BASE_MODEL, BASE_MODEL, answers="constrained"),
-    "planner_sft": Variant("planner_sft", PLANNER, None),
-    "full_sft": Variant("full_sft", PLANNER, SFT_CRITIC),
-    "sft_on_rl_labels": Variant("sft_on_rl_labels", PLANNER, SFT_ON_RL_LABELS),
-    "rl_no_step": Variant("rl_no_step", PLANNER, NO_STEP),
-    "rl_no_accuracy": Variant("rl_no_accuracy", PLANNER, NO_ACCURACY),
-    "full_rl": Variant("full_rl", PLANNER, CRITIC),
-    "full_sft_sampled": Variant("full_sft_sampled", PLANNER, SFT_CRITIC, answers="sampled"),
-    "full_rl_sampled": Variant("full_rl_sampled", PLANNER, CRITIC, answers="sampled"),
-    "one_agent": Variant("one_agent", ONE_AGENT, ONE_AGENT),
-    "unfiltered": Variant("unfiltered", PLANNER, UNFILTERED),
-    "t_max_1": Variant("t_max_1", PLANNER, CRITIC, 1),
-    "t_max_3": Variant("t_max_3", PLANNER, CRITIC, 3),
-    "t_max_5": Variant("t_max_5", PLANNER, CRITIC, 5),
-}
+_BASE, _SFT, _RL = "+ Qwen3-VL-8B, zero-shot", "+ Full SFT", "+ Full RL"
+# `base` and `untrained` stand for one row of the paper: there, an untrained model answers in the
+# form. So do a variant and its `_sampled` one: how the paper's agents decode is not said. The
+# control `sft_on_rl_labels` is not the paper's.
+_VARIANTS = (
+    Variant("generator_only", None, None, paper="FLUX.2-klein-9B"),
+    Variant("oracle_gemini", GEMINI, GEMINI, paper="+ Gemini 2.5 Pro, oracle"),
+    Variant("oracle_gpt", GPT, GPT, paper="+ GPT-4.1, oracle"),
+    Variant("base", BASE_MODEL, BASE_MODEL, paper=_BASE),
+    Variant("untrained", BASE_MODEL, BASE_MODEL, answers="constrained", paper=_BASE),
+    Variant("planner_sft", PLANNER, None, paper="+ Planner SFT"),
+    Variant("full_sft", PLANNER, SFT_CRITIC, paper=_SFT),
+    Variant("sft_on_rl_labels", PLANNER, SFT_ON_RL_LABELS),
+    Variant("rl_no_step", PLANNER, NO_STEP, paper="+ RL without step reward"),
+    Variant("rl_no_accuracy", PLANNER, NO_ACCURACY, paper="+ RL without accuracy reward"),
+    Variant("full_rl", PLANNER, CRITIC, paper=_RL),
+    Variant("full_sft_sampled", PLANNER, SFT_CRITIC, answers="sampled", paper=_SFT),
+    Variant("full_rl_sampled", PLANNER, CRITIC, answers="sampled", paper=_RL),
+    Variant("one_agent", ONE_AGENT, ONE_AGENT, paper="One agent"),
+    Variant("unfiltered", PLANNER, UNFILTERED, paper="Unfiltered data"),
+    Variant("t_max_1", PLANNER, CRITIC, 1, paper="T_max = 1"),
+    Variant("t_max_3", PLANNER, CRITIC, 3, paper="T_max = 3"),
+    Variant("t_max_5", PLANNER, CRITIC, 5, paper="T_max = 5"),
+)
+VARIANTS = {variant.name: variant for variant in _VARIANTS}
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,16 @@ from .settings import RoundsSettings
 
 _MOST_SHOWN = 12
 _SAFEGUARDS = {
-    "heldout_free": "No held-out prompt, combination of terms or template is among its rows",
-    "few_duplicates": "Few of its rows occurred before",
-    "not_collapsed": "What the agents wrote is varied, of usual length, and neither always "
-    "accepted nor always rejected",
+    "heldout_free": (
+        heldout_free,
+        "No held-out prompt, combination of terms or template is among its rows",
+    ),
+    "few_duplicates": (few_duplicates, "Few of its rows occurred before"),
+    "not_collapsed": (
+        not_collapsed,
+        "What the agents wrote is varied, of usual length, and neither always accepted nor always "
+        "rejected",
+    ),
 }
 
 
@@ -112,7 +118,7 @@ def _retried_plans(
     name="round_data_checks",
     specs=[
         dg.AssetCheckSpec(name, asset=ROUND_DATA.name, description=about, blocking=True)
-        for name, about in _SAFEGUARDS.items()
+        for name, (_, about) in _SAFEGUARDS.items()
     ],
     can_subset=True,
 )
@@ -133,11 +139,7 @@ def findings(foundry: FoundryResource) -> dict[str, Finding]:
     """What the safeguards find in the data of the round that is open."""
     home, plan = foundry.home, _open_round(foundry)
     limits = rounds_settings(foundry).safeguards
-    return {
-        "heldout_free": heldout_free(home, plan),
-        "few_duplicates": few_duplicates(home, plan, limits),
-        "not_collapsed": not_collapsed(home, plan, limits),
-    }
+    return {name: find(home, plan, limits) for name, (find, _) in _SAFEGUARDS.items()}
 
 
 @dg.asset(**RESULTS.asset_args())
@@ -163,8 +165,12 @@ def store_round(foundry: FoundryResource, row: RoundRow) -> None:
 def failures(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     good = foundry.settings.curation.critic.verdicts.accept_at_least
     rows = failure_rows(foundry.home, pack_name(foundry.settings), good)
-    worst = sorted(rows, key=lambda row: (row.kind, -row.low))
-    shown = [row for kind in ("category", "wording", "skill") for row in _of_kind(worst, kind)]
+    worst = sorted(rows, key=lambda row: -row.low)
+    shown = [
+        row
+        for kind in ("category", "wording", "skill")
+        for row in [each for each in worst if each.kind == kind][:_MOST_SHOWN]
+    ]
     cells = [
         {
             "kind": row.kind,
@@ -182,10 +188,6 @@ def failures(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
 
 rounds_checks = blocking_checks(RESULTS)
 failures_checks = blocking_checks(FAILURE_REPORT)
-
-
-def _of_kind(rows: list[Any], kind: str) -> list[Any]:
-    return [row for row in rows if row.kind == kind][:_MOST_SHOWN]
 
 
 def _cells(row: RoundRow) -> dict[str, object]:

@@ -61,16 +61,14 @@ def failure_rows(home: Home, pack: str, accept_at_least: float) -> list[FailureR
     """Rates of failure of all agents, by category, wording and skill."""
     connection = duckdb_session(home)
     values = {"good": accept_at_least, "benchmark": promotion_benchmark(pack)}
-    statements = _STEPS.split(";")
-    for sql in statements:
+    for sql in _STEPS.split(";"):
         connection.execute(sql, {k: v for k, v in values.items() if f"${k}" in sql})
-    records = connection.sql(_RATES).to_arrow_table().to_pylist()
-    return [FailureRow(**each, **_rate(each["failures"], each["count"])) for each in records]
-
-
-def _rate(failures: int, count: int) -> dict[str, float]:
-    low, high = wilson_interval(failures, count)
-    return {"rate": failures / count, "low": low, "high": high}
+    rows = []
+    for record in connection.sql(_RATES).to_arrow_table().to_pylist():
+        failures, count = record["failures"], record["count"]
+        low, high = wilson_interval(failures, count)
+        rows.append(FailureRow(**record, rate=failures / count, low=low, high=high))
+    return rows
 
 
 def quotas_of(

@@ -79,7 +79,7 @@ def plan_sampler(foundry: FoundryResource, plan: RoundPlan) -> PlanSampler:
 
 def right_plans(foundry: FoundryResource, shards: Sequence[str]) -> set[str]:
     """Ids of the plans of some shards that lead to what their requests ask for."""
-    return asyncio.run(_right_plans(foundry, shards))
+    return set(asyncio.run(_right_plans(foundry, shards)))
 
 
 async def retry_plans(
@@ -93,7 +93,9 @@ async def retry_plans(
         tries: for each request, at most.
     """
     home, limits = foundry.home, limits_of_shard(foundry, plan.shards[0])
-    wrong = await _requests_without_right_plan(foundry, plan.shards)
+    planned = set((await _right_plans(foundry, plan.shards)).values())
+    prompts = [prompt for shard in plan.shards for prompt in foundry.prompts_of(shard)]
+    wrong = [prompt for prompt in prompts if prompt.prompt_id not in planned]
     caller = RetryingCaller(limits)
     with ExitStack() as stack:
         calls = {
@@ -131,30 +133,18 @@ async def _retry(
     return []
 
 
-async def _requests_without_right_plan(
-    foundry: FoundryResource, shards: Sequence[str]
-) -> list[PromptRow]:
-    right = await _right_plans(foundry, shards)
-    planned = {
-        row.prompt_id
-        for shard in shards
-        for row in foundry.rows(PLANS, shard)
-        if row.plan_id in right
-    }
-    prompts = [prompt for shard in shards for prompt in foundry.prompts_of(shard)]
-    return [prompt for prompt in prompts if prompt.prompt_id not in planned]
-
-
-async def _right_plans(foundry: FoundryResource, shards: Sequence[str]) -> set[str]:
-    right: set[str] = set()
+async def _right_plans(foundry: FoundryResource, shards: Sequence[str]) -> dict[str, str]:
+    """Right plan -> its request."""
+    right: dict[str, str] = {}
     for shard in shards:
         prompts = {prompt.prompt_id: prompt for prompt in foundry.prompts_of(shard)}
         steps: dict[str, list[PlanRow]] = {}
         for row in foundry.rows(PLANS, shard):
             steps.setdefault(row.plan_id, []).append(row)
         for plan_id, rows in steps.items():
-            if await _is_right(prompts[rows[0].prompt_id], plan_from_rows(rows)):
-                right.add(plan_id)
+            prompt = prompts[rows[0].prompt_id]
+            if await _is_right(prompt, plan_from_rows(rows)):
+                right[plan_id] = prompt.prompt_id
     return right
 
 

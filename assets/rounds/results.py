@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from schemas.rounds import RoundDecision, RoundMeasure, RoundRow, RoundRowCount
-from schemas.training import CRITIC, EVALUATIONS, PLANNER
+from schemas.training import EVALUATIONS
 from training.registry import CheckpointRegistry
 
 from ..core.foundry import FoundryResource
@@ -20,10 +20,11 @@ from ..evaluation.variants import (
     PROMOTED,
     System,
     newest_system,
+    system_in_use,
 )
 from ..prompts.rounds import RoundPlan, round_home
 from .data import row_counts
-from .safeguards import round_diversity
+from .safeguards import diversity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,11 +46,11 @@ def blocked_round(foundry: FoundryResource, plan: RoundPlan, why: str) -> RoundR
 
 def finished_round(foundry: FoundryResource, plan: RoundPlan) -> RoundRow:
     """The row of a round that was evaluated and decided about by promotion."""
-    registry = CheckpointRegistry(foundry.home)
-    before = System(plan.planner, plan.critic)
-    versions = {name: registry.promoted(name) for name in (PLANNER, CRITIC)}
-    in_use = System(*(row.version if row else "" for row in versions.values()))
-    if in_use == before:
+    before, in_use = (
+        System(plan.planner, plan.critic),
+        system_in_use(CheckpointRegistry(foundry.home)),
+    )
+    if in_use is None or in_use == before:
         tried = newest_system(foundry)
         measures = round_measures(foundry, tried, before)
         why = f"no new version was accepted: {_why_not(foundry, tried)}"
@@ -138,7 +139,7 @@ def _row(
             for source, count in by_source.items()
         ],
         measures=measures,
-        diversity=round_diversity(foundry.home, plan),
+        diversity=diversity(foundry.home, list(plan.shards)),
         seconds=(ended - plan.began_at).total_seconds(),
         decision=decision,
         continues=continues,

@@ -32,7 +32,7 @@ class Finding:
     numbers: dict[str, float]
 
 
-def heldout_free(home: Home, plan: RoundPlan) -> Finding:
+def heldout_free(home: Home, plan: RoundPlan, _limits: SafeguardSettings) -> Finding:
     """No held-out prompt, combination of terms or template is among the round's rows."""
     columns = ["prompt_id", "template_id", "terms", "split", "shard", "pack"]
     prompts = home.lake.read(PROMPTS, columns=columns).to_pylist()
@@ -72,29 +72,23 @@ def few_duplicates(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Fi
 
 def not_collapsed(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Finding:
     """Plans and refined prompts are varied, of usual length, and verdicts are not all the same."""
-    now, first = round_diversity(home, plan), _first_diversity(home, plan)
+    now, first = diversity(home, list(plan.shards)), _first_diversity(home, plan)
     problems, (least, most) = [], limits.accept_rate
     if not least <= now.accept_rate <= most:
         problems.append(f"{now.accept_rate:.0%} of the attempts are accepted")
+    numbers = now.model_dump()
     if first:
+        numbers |= {f"first/{name}": value for name, value in first.model_dump().items()}
+        pairs = {name: (getattr(now, name), getattr(first, name)) for name in _VARIED + _LENGTHS}
         for name in _VARIED:
-            ours, theirs = getattr(now, name), getattr(first, name)
+            ours, theirs = pairs[name]
             if ours < limits.diversity * theirs:
                 problems.append(f"{name} fell from {theirs:.3f} to {ours:.3f}")
         for name in _LENGTHS:
-            ours, theirs = getattr(now, name), getattr(first, name)
+            ours, theirs = pairs[name]
             if theirs and not 1 / limits.length_factor <= ours / theirs <= limits.length_factor:
                 problems.append(f"{name} went from {theirs:.1f} to {ours:.1f}")
-    numbers = {**now.model_dump()}
-    numbers |= (
-        {f"first/{name}": value for name, value in first.model_dump().items()} if first else {}
-    )
     return Finding(problems, numbers)
-
-
-def round_diversity(home: Home, plan: RoundPlan) -> RoundDiversity:
-    """Of a round's shards."""
-    return diversity(home, list(plan.shards))
 
 
 def diversity(home: Home, shards: list[str]) -> RoundDiversity:
