@@ -45,9 +45,9 @@ def test_groups_may_be_interleaved():
     assert result == pytest.approx([math.sqrt(0.5), 0.0, -math.sqrt(0.5), 0.0], abs=1e-4)
 
 
-@pytest.mark.parametrize("rewards", [[math.nan] * 3, [0.7, math.nan, math.nan], [0.3, 0.3, 0.3]])
-def test_a_group_without_a_difference_has_no_advantages(rewards):
-    assert advantages(rewards, ["a"] * 3) == [0.0, 0.0, 0.0]
+def test_a_group_without_a_difference_has_no_advantages():
+    for rewards in [[math.nan] * 3, [0.7, math.nan, math.nan], [0.3, 0.3, 0.3]]:
+        assert advantages(rewards, ["a"] * 3) == [0.0, 0.0, 0.0]
 
 
 # What verl's own agent loop worker does with a rollout before it is stored for the trainer.

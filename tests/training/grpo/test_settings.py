@@ -19,27 +19,27 @@ def options(settings: GrpoSettings) -> dict[str, str]:
     return dict(lines)
 
 
-@pytest.mark.parametrize("recipe", ["paper", "reference"])
-def test_large_recipes_have_the_references_numbers(recipe):
-    line = options(GrpoSettings(recipe=recipe))
-    expected = {
-        "actor_rollout_ref.rollout.n": "8",
-        "data.train_batch_size": "16",
-        f"{ACTOR}.ppo_mini_batch_size": "8",
-        f"{ACTOR}.optim.lr": "2e-06",
-        f"{ACTOR}.optim.weight_decay": "0.01",
-        f"{ACTOR}.clip_ratio_low": "0.2",
-        f"{ACTOR}.clip_ratio_high": "0.3",
-        f"{ACTOR}.clip_ratio_c": "3.0",
-        f"{ACTOR}.loss_agg_mode": "'token-mean'",
-        "actor_rollout_ref.rollout.temperature": "1.0",
-        "data.max_prompt_length": "16384",
-        "data.max_response_length": "4096",
-        "trainer.device": "'cuda'",
-        "trainer.n_gpus_per_node": "8",
-        "actor_rollout_ref.rollout.tensor_model_parallel_size": "4",
-    }
-    assert {key: line[key] for key in expected} == expected
+def test_large_recipes_have_the_references_numbers():
+    for recipe in ["paper", "reference"]:
+        line = options(GrpoSettings(recipe=recipe))
+        expected = {
+            "actor_rollout_ref.rollout.n": "8",
+            "data.train_batch_size": "16",
+            f"{ACTOR}.ppo_mini_batch_size": "8",
+            f"{ACTOR}.optim.lr": "2e-06",
+            f"{ACTOR}.optim.weight_decay": "0.01",
+            f"{ACTOR}.clip_ratio_low": "0.2",
+            f"{ACTOR}.clip_ratio_high": "0.3",
+            f"{ACTOR}.clip_ratio_c": "3.0",
+            f"{ACTOR}.loss_agg_mode": "'token-mean'",
+            "actor_rollout_ref.rollout.temperature": "1.0",
+            "data.max_prompt_length": "16384",
+            "data.max_response_length": "4096",
+            "trainer.device": "'cuda'",
+            "trainer.n_gpus_per_node": "8",
+            "actor_rollout_ref.rollout.tensor_model_parallel_size": "4",
+        }
+        assert {key: line[key] for key in expected} == expected
 
 
 def test_the_paper_diverges_little_from_the_parent_and_its_code_as_it_likes():
@@ -132,9 +132,8 @@ def test_options_are_passed_on_and_replace_fixed_ones():
     assert len({line.lstrip("+").partition("=")[0] for line in lines}) == len(lines)
 
 
-@pytest.mark.parametrize(
-    ("key", "reason"),
-    [
+def test_options_that_collide_with_ours_are_rejected():
+    cases = [
         ("data.train_batch_size", "set that instead"),
         ("++actor_rollout_ref.rollout.n", "`n`: set that instead"),
         ("actor_rollout_ref.actor.optim", "`learning_rate`"),
@@ -144,11 +143,10 @@ def test_options_are_passed_on_and_replace_fixed_ones():
         ("trainer.test_freq", "`dev_share`: set that instead"),
         ("data.x=1 trainer.y", "no name of an option"),
         ("~data.seed", "no name of an option"),
-    ],
-)
-def test_options_that_collide_with_ours_are_rejected(key, reason):
-    with pytest.raises(ValidationError, match=reason):
-        GrpoSettings(options={key: 1})
+    ]
+    for key, reason in cases:
+        with pytest.raises(ValidationError, match=reason):
+            GrpoSettings(options={key: 1})
 
 
 def test_a_colliding_option_names_file_line_and_key(tmp_path):
@@ -203,9 +201,8 @@ def test_dynamic_batches_hold_the_longest_sequence():
     assert line[f"{ACTOR}.ppo_max_token_len_per_gpu"] == "24000"
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
+def test_contradictions_name_the_fix():
+    cases = [
         ({"recipe": "paper", "gpus": 6, "mini_batch": 4, "n": 9, "batch": 8}, "1, 2, 3 or 6"),
         ({"recipe": "paper", "nodes": 3}, "the 64 rollouts of an update .* 24 GPUs: change"),
         ({"recipe": "paper", "tokens_per_gpu": 9000}, "set it to 20480"),
@@ -213,11 +210,10 @@ def test_dynamic_batches_hold_the_longest_sequence():
         ({"offload": True}, "offload is for GPUs"),
         ({"patience": 2}, "patience counts evaluations: set dev_share"),
         ({"dev_share": 0.1, "options": {"++trainer.max_actor_ckpt_to_keep": 1}}, "the newest are"),
-    ],
-)
-def test_contradictions_name_the_fix(changes, reason):
-    with pytest.raises(ValidationError, match=reason):
-        GrpoSettings(**changes)
+    ]
+    for changes, reason in cases:
+        with pytest.raises(ValidationError, match=reason):
+            GrpoSettings(**changes)
 
 
 def test_a_clusters_workers_get_their_python_and_environment():

@@ -1,6 +1,7 @@
 """Run in the SFT environment: LLaMA-Factory's own parser on our configurations.
 
-Reads name -> configuration as JSON from standard input. All is as on a GPU machine, but for the
+Reads name -> configuration as JSON from standard input; its rows are loaded instead where the name
+begins with `rows`. All is as on a GPU machine, but for the
 device, and the ZeRO plan, which is read by accelerate instead of deepspeed.
 """
 
@@ -11,6 +12,7 @@ from typing import Any
 import torchvision.transforms.v2  # noqa: F401  the environment must have it
 from accelerate.utils.deepspeed import HfDeepSpeedConfig
 from llamafactory.hparams import get_train_args
+from load_rows import load
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 
@@ -60,7 +62,7 @@ def main() -> None:
     results = {}
     for name, config in json.load(sys.stdin).items():
         try:
-            results[name] = parse(config)
+            results[name] = load(config) if name.startswith("rows") else parse(config)
         except Exception as error:
             results[name] = {"error": str(error)}
     print(json.dumps(results))

@@ -23,13 +23,13 @@ def job_of(settings):
     return SftJob(parent="base", data=DATA, datasets=["critic_sft"], settings=settings)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_paths_and_names_are_set(recipe):
-    options = config(recipe=recipe)
-    assert options["model_name_or_path"] == "base"
-    assert (options["dataset"], options["dataset_dir"]) == ("critic_sft", "/data/export")
-    assert options["media_dir"] == "/data/export"
-    assert options["output_dir"] == "/somewhere/job/checkpoints"
+def test_paths_and_names_are_set():
+    for recipe in RECIPES:
+        options = config(recipe=recipe)
+        assert options["model_name_or_path"] == "base"
+        assert (options["dataset"], options["dataset_dir"]) == ("critic_sft", "/data/export")
+        assert options["media_dir"] == "/data/export"
+        assert options["output_dir"] == "/somewhere/job/checkpoints"
 
 
 def test_the_paper_recipe_has_the_papers_numbers():
@@ -48,16 +48,14 @@ def test_the_reference_recipe_has_the_published_codes_batch():
     assert (options["gradient_accumulation_steps"], options["save_steps"]) == (1, 2000)
 
 
-@pytest.mark.parametrize(
-    ("option", "reason"),
-    [
+def test_options_that_collide_with_ours_are_rejected():
+    cases = [
         ("gradient_accumulation_steps", "follows from `batch`"),
         ("output_dir", "the driver sets this"),
-    ],
-)
-def test_options_that_collide_with_ours_are_rejected(option, reason):
-    with pytest.raises(ValidationError, match=reason):
-        SftSettings(options={option: 1})
+    ]
+    for option, reason in cases:
+        with pytest.raises(ValidationError, match=reason):
+            SftSettings(options={option: 1})
 
 
 def test_the_sketch_recipe_trains_all_parameters():
@@ -79,20 +77,18 @@ def test_settings_come_before_the_recipe_and_options_before_both():
     assert (options["num_train_epochs"], options["seed"], options["warmup_steps"]) == (7, 5, 9)
 
 
-@pytest.mark.parametrize(
-    ("settings", "device", "accumulated"),
-    [
+def test_the_batch_is_divided():
+    cases = [
         ({"recipe": "paper"}, 2, 2),
         ({"recipe": "paper", "gpus": 4}, 2, 4),
         ({"recipe": "paper", "batch": 8}, 1, 1),
         ({"recipe": "sketch", "batch": 4}, 4, 1),
         ({"recipe": "sketch", "batch": 32, "batch_per_device": 8}, 8, 4),
-    ],
-)
-def test_the_batch_is_divided(settings, device, accumulated):
-    options = config(**settings)
-    assert options["per_device_train_batch_size"] == device
-    assert options["gradient_accumulation_steps"] == accumulated
+    ]
+    for settings, device, accumulated in cases:
+        options = config(**settings)
+        assert options["per_device_train_batch_size"] == device
+        assert options["gradient_accumulation_steps"] == accumulated
 
 
 def test_an_indivisible_batch_is_an_error(tmp_path):
