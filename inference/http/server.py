@@ -1,17 +1,20 @@
-"""A server on its port: the socket, signals that stop it, clients that are idle or leave."""
+"""A server: its port, signals that stop it, clients that are idle or leave, its metrics."""
 
 import asyncio
 import signal
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import uvicorn
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -19,13 +22,33 @@ from ..roles import BackendError
 
 Result = TypeVar("Result")
 
+SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
+"""Bounds of the buckets of histograms."""
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BACKLOG = 2048
 _TICKS_PER_CHECK = 5  # of ten a second
 _MAX_HEADERS = 100
 _MAX_HEAD_BYTES = 64 * 1024
 _KEEP_ALIVE_SECONDS = 75  # longer than clients keep connections, which would else send into an end
 _MAX_REST_BYTES = 128 * 2**20
+
+
+class MetricsRegistry:
+    """Metrics of one server. `seconds`: default bounds of the buckets of its histograms."""
+
+    def __init__(self, prefix: str, seconds: Sequence[float] = SECONDS) -> None:
+        self._registry = CollectorRegistry()
+        self.counter = partial(Counter, namespace=prefix, registry=self._registry)
+        self.gauge = partial(Gauge, namespace=prefix, registry=self._registry)
+        self.histogram = partial(
+            Histogram, namespace=prefix, registry=self._registry, buckets=seconds
+        )
+
+    def exposition(self) -> Response:
+        """All metrics, as Prometheus reads them."""
+        return Response(generate_latest(self._registry), media_type=_METRICS_TYPE)
 
 
 class HTTPServer(uvicorn.Server):

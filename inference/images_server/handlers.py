@@ -20,8 +20,7 @@ from ..backends.diffusers.pipeline_runner import GenerationSpec
 from ..calls.worker_pool import gather_or_cancel
 from ..http.admission import AdmissionQueue
 from ..http.errors import CLIENT_CLOSED, APIError, bad_request, internal_error, unavailable
-from ..http.metrics import MetricsRegistry
-from ..http.server import run_while_connected
+from ..http.server import MetricsRegistry, run_while_connected
 from . import links, reference
 from .links import LinkedImages
 from .models import DrawnImage, DrawRejected, ServableImageModel

@@ -27,13 +27,11 @@ from ..http.errors import install_error_handlers, not_found, unavailable
 from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..review_log import restore_reviews
 from ..settings import Limits, LoopSettings
-from .api_page import add_api_page
 from .chat import ChatRequest, ChatServing
-from .file_store import FileStore
-from .files import FilesServing
+from .files import FilesServing, FileStore
 from .images import ImagesRequest, ImagesServing
 from .monitoring import RequestContextMiddleware, log_as_json
-from .openapi import add_openapi_route, describe_response
+from .openapi import add_openapi_routes, describe_response
 from .request_manager import RequestManager
 from .request_parsing import RequestParser, available_models
 from .response_store import FILE
@@ -197,10 +195,8 @@ def make_app(
     app.include_router(benchmark_router(manager.home, render_report))
     app.include_router(review_router(manager.home, bodies))
     app.include_router(costs_router(manager.home, budget, manager.store, keys.several))
-    document = add_openapi_route(
-        app, [ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest], keys.required
-    )
-    add_api_page(app, document)
+    models = (ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest)
+    add_openapi_routes(app, models, keys.required)
     return app
 
 

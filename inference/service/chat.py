@@ -35,7 +35,6 @@ from .accepted_values import (
     Verbosity,
 )
 from .openapi import describe_body, describe_response
-from .plan_requirements import plan_requirements
 from .request_parsing import (
     DEFAULT_MODEL,
     MAX_ITEMS,
@@ -51,6 +50,7 @@ from .request_parsing import (
     Role,
     Seed,
     decode_data_uri,
+    plan_requirements,
 )
 from .response_store import StoredResponse
 from .responses.response_builder import ResponseBuilder

@@ -20,13 +20,18 @@ from warehouse import EncodedImage
 from ..generation.requests import GenerationRequest
 from ..http.body_reader import Upload
 from ..http.errors import UNSUPPORTED, APIError, bad_request, validate
-from .accepted_values import Choices, Only
+from .accepted_values import NO_MASK, TOOL_TYPE, Choices, ImageSettings, Only
 from .openapi import describe_body, describe_response
-from .plan_requirements import plan_requirements
-from .request_parsing import DEFAULT_MODEL, ConversationTurn, ImageRef, Json, RequestOptions, Seed
-from .responses.closing import closing_text
-from .responses.image_tool import NO_MASK, TOOL_TYPE, ImageSettings
-from .responses.response_builder import ResponseBuilder
+from .request_parsing import (
+    DEFAULT_MODEL,
+    ConversationTurn,
+    ImageRef,
+    Json,
+    RequestOptions,
+    Seed,
+    plan_requirements,
+)
+from .responses.response_builder import ResponseBuilder, closing_text
 from .run import GenerationRun
 from .serving import JSON, GenerationServing, load_images
 

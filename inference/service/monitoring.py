@@ -37,7 +37,7 @@ from ..events import (
 from ..http.admission import AdmissionQueue
 from ..http.auth import is_health_path
 from ..http.errors import CLIENT_CLOSED, too_many_requests
-from ..http.metrics import SECONDS, MetricsRegistry
+from ..http.server import SECONDS, MetricsRegistry
 from .run import GenerationRun
 from .settings import LogSettings
 

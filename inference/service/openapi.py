@@ -1,17 +1,21 @@
 """The OpenAPI document: our request models, and responses in the classes of OpenAI's client."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup, escape
 from pydantic import BaseModel, create_model
 from pydantic.json_schema import models_json_schema
 
 from .request_parsing import Json
 from .responses.protocol import GenerationModel
+from .studio.router import PAGE_HEADERS
 
 Models = Sequence[type[BaseModel]]
 
@@ -91,9 +95,11 @@ class Ready(BaseModel):
     versions: dict[str, str]
 
 
-def add_openapi_route(app: FastAPI, requests: Models, has_keys: bool) -> Callable[[], Json]:
-    """Serve an application's document, which is returned, at /openapi.json. `requests`: models of
-    bodies."""
+def add_openapi_routes(app: FastAPI, requests: Models, has_keys: bool) -> None:
+    """Serve an application's document at /openapi.json, and for readers at /docs, without scripts.
+
+    `requests`: models of bodies.
+    """
 
     @cache
     def document() -> Json:
@@ -102,8 +108,15 @@ def add_openapi_route(app: FastAPI, requests: Models, has_keys: bool) -> Callabl
     def openapi(request: Request) -> JSONResponse:  # in a thread: the classes take seconds
         return JSONResponse(document())
 
+    @cache
+    def page() -> str:
+        return _render(document())
+
+    def docs(request: Request) -> HTMLResponse:
+        return HTMLResponse(page(), headers=PAGE_HEADERS)
+
     app.add_route("/openapi.json", openapi, include_in_schema=False)
-    return document
+    app.add_route("/docs", docs, include_in_schema=False)
 
 
 def describe_body(model: type[BaseModel], form_files: Sequence[str] = ()) -> Json:
@@ -175,3 +188,19 @@ def _schemas(requests: Models) -> Json:
     _, schema = models_json_schema(models, ref_template=_REF)  # type: ignore[arg-type]
     definitions: Json = schema["$defs"]
     return definitions
+
+
+def _render(document: Json) -> str:
+    environment = Environment(
+        loader=PackageLoader(__package__, "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["prose"] = _prose
+    return environment.get_template("api_page.html").render(document=document)
+
+
+def _prose(text: str) -> Markup:
+    """A description, with code between backticks."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import replace
-from functools import partial
 from http import HTTPStatus
 from tempfile import TemporaryFile
 from weakref import WeakValueDictionary
@@ -22,7 +21,6 @@ from ..http.admission import AdmissionQueue
 from ..http.errors import APIError, unavailable
 from ..loop import check_conditioning
 from .monitoring import ServiceMetrics, log_generation
-from .plan_requirements import unmet_requirement
 from .request_parsing import Json
 from .response_store import ResponseStore, StoredResponse
 from .run import CANCELLED, STOPPED, GenerationRun
@@ -248,8 +246,7 @@ class RequestManager:
             # The request asks for something that is not available here.
             return self._note(run, TrajectoryFailed(summarize_error(error), refused=True))
         self._note(run, RunStarted(roles.names))
-        check_plan = partial(unmet_requirement, run.stored.fields.get("requirements"))
-        async with aclosing(self._runner.run(request, roles, check_plan)) as events:
+        async with aclosing(self._runner.run(request, roles, run.unmet_requirement)) as events:
             async for event in events:
                 self._note(run, event)
 

@@ -306,6 +306,18 @@ class RequestParser:
         return await fetch_image(url, param, self.limits.picture_bytes)
 
 
+def plan_requirements(
+    max_tokens: int | None = None, tokens_param: str = "", image_param: str | None = None
+) -> Json:
+    """The demands as JSON, to be stored with the request.
+
+    Args:
+        max_tokens: that the plan may have; `tokens_param`: the field that says it.
+        image_param: the field that demands an image.
+    """
+    return {"max_tokens": max_tokens, "tokens_param": tokens_param, "image_param": image_param}
+
+
 def available_models(critics: Collection[str]) -> list[str]:
     """The served models whose critics there are."""
     return [name for name, critic in MODELS.items() if critic is None or critic in critics]

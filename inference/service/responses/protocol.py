@@ -8,6 +8,8 @@ from ...http.errors import MAX_TEXT_LENGTH
 from ..accepted_values import (
     Conversation,
     IgnoredObject,
+    ImageChoice,
+    ImageTool,
     ReasoningSettings,
     Temperature,
     TextSettings,
@@ -15,7 +17,6 @@ from ..accepted_values import (
     TopLogprobs,
     TopP,
 )
-from ..plan_requirements import plan_requirements
 from ..request_parsing import (
     MAX_ITEMS,
     Base64Image,
@@ -29,8 +30,8 @@ from ..request_parsing import (
     RequestOptions,
     RequestPart,
     Role,
+    plan_requirements,
 )
-from .image_tool import ImageChoice, ImageTool
 
 
 class InputText(RequestPart):

@@ -1,9 +1,11 @@
 """The endpoints of the Responses API."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
@@ -15,7 +17,7 @@ from warehouse import EncodedImage
 
 from ...generation.requests import GenerationRequest
 from ...http.errors import APIError, bad_request, not_found
-from ..file_store import FileStore
+from ..files import FileStore
 from ..openapi import describe_body, describe_response
 from ..request_parsing import (
     DEFAULT_MODEL,
@@ -27,12 +29,12 @@ from ..request_parsing import (
 )
 from ..run import GenerationRun
 from ..serving import JSON, GenerationServing, load_images, owner_of
-from ..stored_images import StoredImages
 from .input_items import WITH_IMAGES, Order, items_to_store, list_items
 from .protocol import ResponsesRequest
 from .streaming_events import EventsHeader, ResponseEventEncoder
 
 _MAX_SEQUENCE_NUMBER = 2**31
+_CALL_ID = re.compile(r"ig_([A-Za-z0-9]{1,64})_(\d{1,6})")
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class ResponsesServing(GenerationServing):
             request.interleave or RequestOptions(),
             "input",
             await self._previous_images(request.previous_response_id, owner),
-            StoredImages(self.manager, self.files, owner).load,
+            partial(self._load_stored, owner),
         )
         request.image_tool.check_images(len(generation.images))
         fields = {
@@ -164,6 +166,34 @@ class ResponsesServing(GenerationServing):
         except APIError:
             raise bad_request("the last image of that response is missing", param) from None
         return tuple(images)
+
+    async def _load_stored(self, owner: str, ref: ImageRef) -> EncodedImage:
+        """An uploaded file, or an image of an earlier response, by its id; APIError: none."""
+        if ref.kind == "call":
+            return await self._image_of_call(owner, str(ref.source), ref.param)
+        content = await asyncio.to_thread(self.files.content, str(ref.source), owner)
+        if content is None:
+            message = f"{ref.param}: there is no file {ref.source!s}"
+            raise bad_request(message, ref.param, "file_not_found")
+        return EncodedImage(content)
+
+    async def _image_of_call(self, owner: str, call_id: str, param: str) -> EncodedImage:
+        found = _CALL_ID.fullmatch(call_id)
+        run = await self.manager.find(f"resp_{found[1]}", owner) if found else None
+        steps = run.build_response().state.steps if run else []
+        images = [
+            step.chosen.image
+            for step in steps
+            if step.chosen and found and step.step.step_number == int(found[2])
+        ]
+        if not images:
+            message = f"{param}: no stored response has an image {call_id}; send its result instead"
+            raise bad_request(message, param, "image_not_found")
+        try:
+            await load_images(images)
+        except APIError:
+            raise bad_request(f"{param}: the image of {call_id} is missing", param) from None
+        return images[0]
 
     async def _response(self, run: GenerationRun) -> Response:
         builder = run.build_response()

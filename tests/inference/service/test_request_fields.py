@@ -6,7 +6,7 @@ import openai
 import pytest
 from PIL import Image
 
-from inference.service.plan_requirements import plan_requirements
+from inference.service.request_parsing import plan_requirements
 from tests.inference.service.running_service import (
     HOUSE,
     SNOWMAN,

@@ -16,8 +16,7 @@ from inference.events import (
 )
 from inference.generation.generation_state import GenerationState
 from inference.roles import PlanStep, Verdict
-from inference.service.responses.closing import closing_text
-from inference.service.responses.usage import Usage
+from inference.service.responses.response_builder import Usage, closing_text
 from schemas.trajectories import ModelCallRow
 from warehouse import EncodedImage
 
