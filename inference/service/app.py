@@ -41,7 +41,7 @@ from .settings import ServiceSettings
 from .studio.benchmarks import ReportRenderer, benchmark_router
 from .studio.costs import costs_router
 from .studio.reviews import ReviewRequest, review_router
-from .studio.router import add_studio_routes
+from .studio.router import PAGE_HEADERS, add_studio_routes
 from .studio.settings import settings_router
 
 KEYS = "INTERLEAVE_SERVICE_KEYS"
@@ -196,7 +196,7 @@ def make_app(
     app.include_router(review_router(manager.home, bodies))
     app.include_router(costs_router(manager.home, budget, manager.store, keys.several))
     models = (ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest)
-    add_openapi_routes(app, models, keys.required)
+    add_openapi_routes(app, models, keys.required, PAGE_HEADERS)
     return app
 
 

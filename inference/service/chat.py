@@ -187,7 +187,7 @@ class ChatServing(GenerationServing):
     """Creates chat completions."""
 
     def add_routes(self, app: FastAPI) -> None:
-        described = describe_response("StoryChat", stream=True)
+        described = describe_response("InterleavedChat", stream=True)
         body = describe_body(ChatRequest)
         add_route = app.post("/v1/chat/completions", responses=described, openapi_extra=body)
         add_route(self.rate_limited(self.create_chat_completion))

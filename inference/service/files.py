@@ -8,8 +8,7 @@ import asyncio
 import secrets
 import time
 from dataclasses import asdict, dataclass
-from itertools import dropwhile
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import FastAPI, Query, Request, Response
 
@@ -20,10 +19,8 @@ from ..http.body_reader import BodyReader, check_image
 from ..http.errors import APIError, bad_request, not_found
 from .openapi import describe_response
 from .request_parsing import Json
-from .serving import owner_of
+from .serving import Order, owner_of, page_of
 from .settings import RequestLimits
-
-Order = Literal["asc", "desc"]
 
 _PURPOSES = ("vision", "user_data")
 _MAX_NAME_LENGTH = 255
@@ -190,15 +187,7 @@ class FilesServing:
     ) -> Json:
         """A page of files, by the time of their upload."""
         files = await asyncio.to_thread(self.files.list, owner_of(request), purpose, order)
-        if after is not None:
-            files = list(dropwhile(lambda file: file.id != after, files))
-            if not files:
-                raise bad_request(f"there is no file {after}", "after")
-            files = files[1:]
-        page = [_describe(file) for file in files[:limit]]
-        ids = [file["id"] for file in page] or [None]
-        more = {"first_id": ids[0], "last_id": ids[-1], "has_more": len(files) > limit}
-        return {"object": "list", "data": page, **more}
+        return page_of([_describe(file) for file in files], after, limit, "file")
 
     async def retrieve_file(self, request: Request, file_id: str) -> Json:
         """A file without its bytes."""

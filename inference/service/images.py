@@ -75,7 +75,7 @@ class ImagesServing(GenerationServing):
     """Generates and edits images."""
 
     def add_routes(self, app: FastAPI) -> None:
-        described = describe_response("StoryImage")
+        described = describe_response("InterleavedImage")
         body = describe_body(ImagesRequest)
         add_create = app.post("/v1/images/generations", responses=described, openapi_extra=body)
         add_create(self.rate_limited(self.create_image))

@@ -1,7 +1,7 @@
 """The OpenAPI document: our request models, and responses in the classes of OpenAI's client."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -15,7 +15,6 @@ from pydantic.json_schema import models_json_schema
 
 from .request_parsing import Json
 from .responses.protocol import GenerationModel
-from .studio.router import PAGE_HEADERS
 
 Models = Sequence[type[BaseModel]]
 
@@ -72,14 +71,8 @@ class ItemList(BaseModel):
     has_more: bool
 
 
-class FileList(BaseModel):
+class FileList(ItemList):
     """A page of uploaded files."""
-
-    object: Literal["list"]
-    data: list[dict[str, Any]]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
 
 
 class Alive(BaseModel):
@@ -95,7 +88,9 @@ class Ready(BaseModel):
     versions: dict[str, str]
 
 
-def add_openapi_routes(app: FastAPI, requests: Models, has_keys: bool) -> None:
+def add_openapi_routes(
+    app: FastAPI, requests: Models, has_keys: bool, page_headers: Mapping[str, str]
+) -> None:
     """Serve an application's document at /openapi.json, and for readers at /docs, without scripts.
 
     `requests`: models of bodies.
@@ -113,7 +108,7 @@ def add_openapi_routes(app: FastAPI, requests: Models, has_keys: bool) -> None:
         return _render(document())
 
     def docs(request: Request) -> HTMLResponse:
-        return HTMLResponse(page(), headers=PAGE_HEADERS)
+        return HTMLResponse(page(), headers=page_headers)
 
     app.add_route("/openapi.json", openapi, include_in_schema=False)
     app.add_route("/docs", docs, include_in_schema=False)
@@ -166,9 +161,9 @@ def _schemas(requests: Models) -> Json:
     from openai.types.responses import Response
 
     interleave = (GenerationModel, ...)
-    response = create_model("StoryResponse", __base__=Response, interleave=interleave)
-    chat = create_model("StoryChat", __base__=ChatCompletion, interleave=interleave)
-    image = create_model("StoryImage", __base__=ImagesResponse, interleave=interleave)
+    response = create_model("InterleavedResponse", __base__=Response, interleave=interleave)
+    chat = create_model("InterleavedChat", __base__=ChatCompletion, interleave=interleave)
+    image = create_model("InterleavedImage", __base__=ImagesResponse, interleave=interleave)
     answers = (
         response,
         chat,

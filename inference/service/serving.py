@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -30,6 +30,7 @@ from .settings import ServiceSettings
 
 JSON = "application/json"
 
+Order = Literal["asc", "desc"]
 Endpoint = Callable[..., Awaitable[Response]]
 
 _MAX_KEY_LENGTH = 255
@@ -145,6 +146,19 @@ async def load_images(images: Iterable[EncodedImage]) -> None:
         await asyncio.to_thread(lambda: [image.data for image in stored])
     except BadImageError:
         raise APIError(HTTPStatus.GONE, "an image of this response is missing") from None
+
+
+def page_of(items: list[Json], after: str | None, limit: int, kind: str) -> Json:
+    """A page of a list of OpenAI's; APIError: there is no item with the id `after`."""
+    if after is not None:
+        ids = [item["id"] for item in items]
+        if after not in ids:
+            raise bad_request(f"there is no {kind} {after}", "after")
+        items = items[ids.index(after) + 1 :]
+    page = items[:limit]
+    ids = [item["id"] for item in page] or [None]
+    more = {"first_id": ids[0], "last_id": ids[-1], "has_more": len(items) > limit}
+    return {"object": "list", "data": page, **more}
 
 
 def owner_of(request: Request) -> str:

@@ -4,17 +4,14 @@ An image of an item is `None`, or the sha256 of one that the generation began wi
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import dropwhile
-from typing import Literal
 
 from warehouse import ImageStore
 
 from ...events import LazyImage
-from ...http.errors import bad_request
 from ..response_store import Json, StoredResponse
+from ..serving import Order, page_of
 from .protocol import InputImage, InputImageCall, Item, ItemReference, Part, item_param, part_param
 
-Order = Literal["asc", "desc"]
 WITH_IMAGES = "message.input_image.image_url"
 """Value of `include` that asks for images."""
 
@@ -42,15 +39,8 @@ def list_items(
     items = [_named(item, stored, number) for number, item in enumerate(_items(stored))]
     if order == "desc":
         items.reverse()
-    if after is not None:
-        found = list(dropwhile(lambda item: item["id"] != after, items))
-        if not found:
-            raise bad_request(f"there is no item {after}", "after")
-        items = found[1:]
-    page = [_with_images(item, images) for item in items[:limit]]
-    ids = [item["id"] for item in page] or [None]
-    more = {"first_id": ids[0], "last_id": ids[-1], "has_more": len(items) > limit}
-    return {"object": "list", "data": page, **more}
+    page = page_of(items, after, limit, "item")
+    return page | {"data": [_with_images(item, images) for item in page["data"]]}
 
 
 def _item(item: Item, param: str, images: Mapping[str, str]) -> Json:

@@ -28,8 +28,8 @@ from ..request_parsing import (
     current_turn,
 )
 from ..run import GenerationRun
-from ..serving import JSON, GenerationServing, load_images, owner_of
-from .input_items import WITH_IMAGES, Order, items_to_store, list_items
+from ..serving import JSON, GenerationServing, Order, load_images, owner_of
+from .input_items import WITH_IMAGES, items_to_store, list_items
 from .protocol import ResponsesRequest
 from .streaming_events import EventsHeader, ResponseEventEncoder
 
@@ -45,13 +45,13 @@ class ResponsesServing(GenerationServing):
 
     def add_routes(self, app: FastAPI) -> None:
         path = "/v1/responses/{response_id}"
-        streamed = describe_response("StoryResponse", stream=True)
+        streamed = describe_response("InterleavedResponse", stream=True)
         body = describe_body(ResponsesRequest)
         add_create = app.post("/v1/responses", responses=streamed, openapi_extra=body)
         add_create(self.rate_limited(self.create_response))
         app.get(path, responses=streamed)(self.retrieve_response)
         app.delete(path, responses=describe_response("Deleted"))(self.delete_response)
-        cancelled = describe_response("StoryResponse")
+        cancelled = describe_response("InterleavedResponse")
         app.post(f"{path}/cancel", responses=cancelled)(self.cancel_response)
         items = describe_response("ItemList")
         app.get(f"{path}/input_items", responses=items)(self.list_input_items)

@@ -38,7 +38,7 @@ def test_the_document_has_every_route_and_schema(service):
                 yield from references(value)
 
     assert set(references(document)) <= set(schemas)
-    assert schemas["StoryResponse"]["properties"]["interleave"]
+    assert schemas["InterleavedResponse"]["properties"]["interleave"]
 
 
 def test_a_page_shows_the_document_without_scripts(service):
