@@ -53,7 +53,7 @@ def plan_from_rows(rows: Sequence[PlanRow]) -> Plan:
         PlanStep(**row.model_dump(include=set(PlanStep.__dataclass_fields__)))
         for row in sorted(rows, key=lambda row: row.step_number)
     ]
-    return Plan(tuple(steps), rows[0].reasoning)
+    return Plan(tuple(steps), rows[0].reasoning if rows else "")
 
 
 @dataclass

@@ -13,9 +13,9 @@ from inference.calls.worker_pool import WorkerPool
 from inference.events import TrajectoryFailed
 from inference.generation.agent_resolver import AgentResolver
 from inference.generation.files import read_image
-from inference.generation.generation_state import GenerationState
 from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
+from inference.generation.trajectory_view import TrajectoryView
 from inference.loop import check_conditioning
 from inference.roles import Roles
 from inference.settings import LoopSettings
@@ -119,7 +119,7 @@ class _Answered:
 
     item: Item
     request: GenerationRequest
-    state: GenerationState
+    state: TrajectoryView
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class _ItemRun:
 
     async def __call__(self, item: Item) -> _Answered | QuarantineRow:
         request = await asyncio.to_thread(self._request, item)
-        state = GenerationState(request.text, request.images)
+        state = TrajectoryView(request.text, request.images)
         async with aclosing(self.runner.run(request, self.roles)) as events:
             async for event in events:
                 state.note(event)

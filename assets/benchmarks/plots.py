@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
+from inference.roles import PlanStep
 from schemas.benchmarks import BenchmarkAnswerRow, BenchmarkResultRow, BenchmarkScoreRow
 from warehouse import ImageStore
 
@@ -59,16 +60,9 @@ def _item_means(scores: Sequence[BenchmarkScoreRow]) -> Mapping[str, float]:
 
 
 def _view(images: ImageStore, row: BenchmarkAnswerRow, mean: float) -> TrajectoryView:
-    steps = tuple(
-        StepView(number, "", text or "no text", _attempts(images, sha256))
-        for number, (text, sha256) in enumerate(zip(row.texts, row.images, strict=True), 1)
-    )
-    return TrajectoryView(
-        row.item_id, row.request, steps, category=row.group, subcategory=f"{mean:.2f}"
-    )
-
-
-def _attempts(images: ImageStore, sha256: str | None) -> tuple[AttemptView, ...]:
-    if sha256 is None:
-        return ()
-    return (AttemptView(images.get(sha256), "", True, True, "", "", None),)
+    steps = []
+    for number, (text, sha256) in enumerate(zip(row.texts, row.images, strict=True), 1):
+        step = PlanStep(number, auxiliary_text=text or "no text")
+        attempts = [AttemptView(images.get(sha256), chosen=True)] if sha256 else []
+        steps.append(StepView(step, attempts))
+    return TrajectoryView(row.request, steps=steps, category=row.group, subcategory=f"{mean:.2f}")

@@ -10,6 +10,7 @@ import dagster as dg
 from inference.calls.hashing import stable_hash
 from inference.calls.progress import Progress
 from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
+from inference.roles import PlanStep
 from schemas.prompts import PromptRow
 from schemas.training import EVALUATIONS, EvaluationRow
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
@@ -237,13 +238,14 @@ def _request_view(
     steps = []
     for number, variant in enumerate(finals, 1):
         caption = "no picture"
-        attempts: tuple[AttemptView, ...] = ()
+        attempts = []
         if sha256 := finals[variant].get(item):
             caption = _SUCCESS_CAPTIONS[success[variant].get(item)]
-            attempts = (AttemptView(images.get(sha256), "", True, True, "", "", None),)
-        steps.append(StepView(number, variant.replace("_", " "), caption, attempts))
+            attempts = [AttemptView(images.get(sha256), chosen=True)]
+        step = PlanStep(number, variant.replace("_", " "), auxiliary_text=caption)
+        steps.append(StepView(step, attempts))
     return TrajectoryView(
-        item, request.text, tuple(steps), category=request.category, subcategory=request.subcategory
+        request.text, steps=steps, category=request.category, subcategory=request.subcategory
     )
 
 

@@ -135,12 +135,10 @@ def _sheet_order(rows: Rows) -> tuple[bool, ...]:
 def _trajectory_view(images: ImageStore, rows: Rows) -> TrajectoryView:
     request, steps = request_of(rows), steps_of(rows)
     return TrajectoryView(
-        trajectory_id=request.trajectory_id,
-        request=request.text,
+        request.text,
+        steps=step_views(images, steps, rows[ATTEMPTS]),
         category=request.request_key or "request",
         subcategory=request.status,
-        reasoning=steps[0].reasoning if steps else "",
-        steps=step_views(images, steps, rows[ATTEMPTS]),
     )
 
 

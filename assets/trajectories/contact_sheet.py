@@ -105,7 +105,7 @@ class _Painter:
 
     def _heading(self, view: TrajectoryView) -> Image.Image:
         title, step = self.font(1.2, "-Bold"), round(self.line_height * 1.35)
-        lines = _wrap(view.request, title, self.width - 2 * _MARGIN, 2)
+        lines = _wrap(view.text, title, self.width - 2 * _MARGIN, 2)
         image = self._canvas(step * (len(lines) + 1) + _GAP // 2)
         draw = ImageDraw.Draw(image)
         category = f"{view.category}  ·  {view.subcategory}".upper()
@@ -136,7 +136,7 @@ class _Painter:
             return
         draw.rectangle(frame, _FAINT, _FRAME)
         font = self.font(0.95)
-        for number, line in enumerate(_wrap(step.caption, font, self.size - 2 * _GAP, 6)):
+        for number, line in enumerate(_wrap(step.text, font, self.size - 2 * _GAP, 6)):
             draw.text((x + _GAP, _GAP + number * self.line_height), line, INK, font)
 
     def _draw_rejections(self, image: Image.Image, step: StepView, x: int) -> None:
@@ -160,7 +160,7 @@ class _Painter:
 
     def _caption(self, step: StepView) -> list[str]:
         """The caption below an image; without an image the card has it."""
-        caption = step.caption if step.chosen else ""
+        caption = step.text if step.chosen else ""
         return _wrap(caption, self.font(0.95), self.size, _CAPTION_LINES)
 
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
+from inference.roles import Verdict
+from inference.trajectory_recorder import plan_from_rows
 from schemas import FoundryError, Table
 from schemas.prompts import PROMPTS
 from schemas.trajectories import (
@@ -25,7 +27,6 @@ from schemas.trajectories import (
 from warehouse import Home, ImageStore
 
 _SHOWCASE_SHARDS = 30
-_COPIED_COLUMNS = {"prompt", "accepted", "chosen", "reasoning", "refined_prompt"}
 # Complete trajectories, preferably of three to seven steps with one to three rejected attempts,
 # best scores first; the first of every category comes before the second of any.
 _SHOWCASE = """
@@ -95,13 +96,13 @@ def load_trajectories(
         plan = sorted(plans[row.plan_id or ""], key=lambda step: step.step_number)
         views.append(
             TrajectoryView(
+                prompt.text,
+                tuple(map(home.images.get, prompt.input_images)),
+                plan_from_rows(plan),
+                step_views(home.images, plan[: row.steps], attempts[key], scores[key]),
                 trajectory_id=key,
-                request=prompt.text,
                 category=_readable(prompt.category),
                 subcategory=_readable(prompt.subcategory),
-                reasoning=plan[0].reasoning if plan else "",
-                input_images=tuple(map(home.images.get, prompt.input_images)),
-                steps=step_views(home.images, plan[: row.steps], attempts[key], scores[key]),
             )
         )
     return views
@@ -112,26 +113,22 @@ def step_views(
     plan: Sequence[PlanRow],
     attempts: Iterable[AttemptRow],
     scores: Iterable[ScoreRow] = (),
-) -> tuple[StepView, ...]:
+) -> list[StepView]:
     """The steps of a plan with the attempts of one trajectory; BadImageError for a lost image."""
     overall = {(score.step_number, score.iteration): score.overall for score in scores}
     by_step: dict[int, list[AttemptView]] = defaultdict(list)
     for row in sorted(attempts, key=lambda row: row.iteration):
         attempt = AttemptView(
-            image=images.get(row.image),
-            overall=overall.get((row.step_number, row.iteration)),
-            **row.model_dump(include=_COPIED_COLUMNS),
+            images.get(row.image),
+            row.prompt,
+            row.iteration,
+            Verdict(row.accepted, row.refined_prompt, row.reasoning),
+            row.chosen,
+            overall.get((row.step_number, row.iteration)),
         )
         by_step[row.step_number].append(attempt)
-    return tuple(
-        StepView(
-            number=step.step_number,
-            name=step.step_name,
-            caption=step.auxiliary_text or step.instruction or "",
-            attempts=tuple(by_step[step.step_number]),
-        )
-        for step in plan
-    )
+    steps = plan_from_rows(plan).steps
+    return [StepView(step, by_step[step.step_number], finished=True) for step in steps]
 
 
 def _rows_by(

@@ -16,7 +16,6 @@ from inference import events
 from inference.backends.checkpoint.manifest import AgentRole
 from inference.generation.agent_resolver import AgentResolver
 from inference.generation.files import output_file, read_image, write_generation
-from inference.generation.generation_state import GenerationState
 from inference.generation.requests import (
     GenerationOptions,
     GenerationRequest,
@@ -25,6 +24,7 @@ from inference.generation.requests import (
     override_options,
 )
 from inference.generation.runner import GenerationRunner
+from inference.generation.trajectory_view import TrajectoryView
 from inference.loop import check_conditioning
 from inference.roles import PlanStep, RequestScope
 from schemas import FoundryError
@@ -83,8 +83,8 @@ async def _generate(
     home: Home,
     named: Mapping[AgentRole, str],
     screen: "GenerationScreen",
-) -> GenerationState:
-    state = GenerationState(request.text, request.images)
+) -> TrajectoryView:
+    state = TrajectoryView(request.text, request.images)
     with screen.status:
         async with (
             AgentResolver(profile, home, named=named) as resolver,
@@ -99,7 +99,7 @@ async def _generate(
     return state
 
 
-def _summary(state: GenerationState) -> str:
+def _summary(state: TrajectoryView) -> str:
     attempts = sum(len(step.attempts) for step in state.steps)
     if not attempts:
         return "Text-only answer"

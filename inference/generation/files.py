@@ -9,8 +9,8 @@ from schemas import BadImageError, FoundryError
 from warehouse import EncodedImage
 from warehouse.storage import storage_errors
 
-from .generation_state import GenerationState
 from .html_export import generation_html, generation_images, generation_markdown, generation_zip
+from .trajectory_view import TrajectoryView
 
 FORMATS = (".html", ".md", ".zip")
 
@@ -64,7 +64,7 @@ def output_file(path: Path | None) -> Path:
     return path
 
 
-def write_generation(generation: GenerationState, path: Path) -> None:
+def write_generation(generation: TrajectoryView, path: Path) -> None:
     """Write a generation in the format of the file's suffix; FoundryError if it cannot be written.
 
     Markdown gets a folder with the images beside it, `<name>-pictures`.

@@ -15,8 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from warehouse import EncodedImage
 
-from .generation_state import GenerationState
-from .trajectory_view import AttemptView, StepView, TrajectoryView, generation_view
+from .trajectory_view import AttemptView, StepView, TrajectoryView
 
 _PLACEHOLDER = re.compile("<image>", re.IGNORECASE)
 # Characters with a meaning in Markdown.
@@ -31,27 +30,26 @@ def render_html(trajectories: Sequence[TrajectoryView]) -> str:
     return _template().render(trajectories=trajectories)
 
 
-def generation_html(generation: GenerationState) -> str:
-    return render_html([generation_view(generation)])
+def generation_html(generation: TrajectoryView) -> str:
+    return render_html([generation])
 
 
-def generation_markdown(generation: GenerationState, image_folder: str = "pictures") -> str:
+def generation_markdown(generation: TrajectoryView, image_folder: str = "pictures") -> str:
     """The sequence as Markdown; `image_folder`: where it finds the `generation_images`."""
     folder = f"{quote(image_folder)}/" if image_folder else ""
-    return "\n\n".join(_markdown(generation_view(generation), folder)) + "\n"
+    return "\n\n".join(_markdown(generation, folder)) + "\n"
 
 
-def generation_images(generation: GenerationState) -> dict[str, EncodedImage]:
+def generation_images(generation: TrajectoryView) -> dict[str, EncodedImage]:
     """Every image of the Markdown, as PNG, by file name."""
-    view = generation_view(generation)
-    images = {_input_name(number): image for number, image in enumerate(view.input_images, 1)}
-    for step in view.steps:
-        for attempt in step.attempts:
+    images = {_input_name(number): image for number, image in enumerate(generation.input_images, 1)}
+    for step in generation.steps:
+        for attempt in step.judged:
             images[_attempt_name(step, attempt)] = attempt.image
     return {name: image.as_png for name, image in images.items()}
 
 
-def generation_zip(generation: GenerationState) -> bytes:
+def generation_zip(generation: TrajectoryView) -> bytes:
     """`story.html`, `story.md` and `pictures/*.png` in one ZIP."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -65,9 +63,9 @@ def generation_zip(generation: GenerationState) -> bytes:
 
 def title_of(trajectory: TrajectoryView) -> str:
     """The request's text, with `[image N]` for its placeholders."""
-    placeholders = len(_PLACEHOLDER.findall(trajectory.request))
+    placeholders = len(_PLACEHOLDER.findall(trajectory.text))
     numbers = count(max(0, len(trajectory.input_images) - placeholders) + 1)
-    text = _PLACEHOLDER.sub(lambda _: f" [image {next(numbers)}] ", trajectory.request)
+    text = _PLACEHOLDER.sub(lambda _: f" [image {next(numbers)}] ", trajectory.text)
     return " ".join(text.split())
 
 
@@ -80,13 +78,13 @@ def _markdown(view: TrajectoryView, folder: str) -> Iterator[str]:
     for step in view.steps:
         yield f"## {step.number}\\. {_escape(step.name)}"
         if step.chosen:
-            yield _image(step.caption, folder + _attempt_name(step, step.chosen))
-        if step.caption:
-            yield _escape(step.caption)
+            yield _image(step.text, folder + _attempt_name(step, step.chosen))
+        if step.text:
+            yield _escape(step.text)
         for attempt in step.unused:
             lines = "\n\n".join(_unused_attempt(step, attempt, folder)).split("\n")
             yield "\n".join(f"> {line}".rstrip() for line in lines)
-    yield f"*{_escape(view.ending)}*"
+    yield f"*{_escape(view.ending_text)}*"
 
 
 def _unused_attempt(step: StepView, attempt: AttemptView, folder: str) -> Iterator[str]:

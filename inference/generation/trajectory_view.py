@@ -1,12 +1,26 @@
-"""A trajectory as pages, Markdown and contact sheets show it, whether stored or just generated."""
+"""A trajectory as responses, pages, Markdown and contact sheets show it: one listener of events
+collects a generation's, and others make them of stored rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from warehouse import EncodedImage
 
-from ..events import Ending, RunTerminated, TrajectoryFailed, TrajectoryFinished
-from ..roles import RequestScope
-from .generation_state import GenerationState, StepState
+from ..events import (
+    AttemptJudged,
+    Ending,
+    ImageGenerated,
+    PlanReady,
+    RequestUnderstood,
+    RunEvent,
+    RunTerminated,
+    StepAccepted,
+    StepExhausted,
+    StepStarted,
+    TextEmitted,
+    TrajectoryFailed,
+    TrajectoryFinished,
+)
+from ..roles import Plan, PlanStep, RequestScope, Verdict
 
 _ENDINGS = {
     "complete": "Complete",
@@ -16,110 +30,164 @@ _ENDINGS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class AttemptView:
-    """A generated image of a step, with the critic's verdict."""
+    """A generated image of a step; `verdict` is None until the critic has judged it.
+
+    Args:
+        iteration: 0-based, counts the images of the step.
+        chosen: the next step starts from it.
+        overall: the scorer's grade, 0-10; None: not scored.
+        seconds: of the generator's call; None, as `seed`: unknown.
+    """
 
     image: EncodedImage
-    prompt: str
-    accepted: bool
-    chosen: bool
-    reasoning: str
-    refined_prompt: str
-    overall: float | None = None  # the scorer's grade, 0-10; None: not scored
-    number: int = 1  # 1-based, counts the attempts of the step
+    prompt: str = ""
+    iteration: int = 0
+    verdict: Verdict | None = None
+    chosen: bool = False
+    overall: float | None = None
+    seed: int | None = None
+    seconds: float | None = None
+
+    @property
+    def number(self) -> int:
+        """1-based."""
+        return self.iteration + 1
+
+    @property
+    def accepted(self) -> bool:
+        return self.verdict is not None and self.verdict.accepted
+
+    @property
+    def reasoning(self) -> str:
+        return self.verdict.reasoning if self.verdict else ""
+
+    @property
+    def refined_prompt(self) -> str:
+        return self.verdict.refined_prompt if self.verdict else ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class StepView:
-    """A plan step; a text-only one has no attempts. `finished`: nothing is missing."""
+    """A plan step; a text-only one has no attempts.
 
-    number: int
-    name: str
-    caption: str
-    attempts: tuple[AttemptView, ...]
-    finished: bool = True
+    Args:
+        finished: its text was emitted, an attempt accepted, or all rejected.
+    """
+
+    step: PlanStep
+    attempts: list[AttemptView] = field(default_factory=list)
+    finished: bool = False
+
+    @property
+    def number(self) -> int:
+        return self.step.step_number
+
+    @property
+    def name(self) -> str:
+        return self.step.step_name
+
+    @property
+    def text(self) -> str:
+        """What the reader sees beside the image, or instead of one."""
+        return self.step.text
 
     @property
     def chosen(self) -> AttemptView | None:
-        """The attempt whose image the next step started from; None: there is no image."""
+        """The attempt whose image the next step starts from; None: there is no image."""
         return next((attempt for attempt in self.attempts if attempt.chosen), None)
 
     @property
-    def rejected(self) -> tuple[AttemptView, ...]:
-        return tuple(attempt for attempt in self.unused if not attempt.accepted)
+    def judged(self) -> list[AttemptView]:
+        return [attempt for attempt in self.attempts if attempt.verdict]
 
     @property
-    def unused(self) -> tuple[AttemptView, ...]:
-        """All attempts but the chosen one; accepted ones are candidates that were not needed."""
-        return tuple(attempt for attempt in self.attempts if not attempt.chosen)
+    def unused(self) -> list[AttemptView]:
+        """Judged attempts but the chosen one; accepted ones are candidates that were not needed."""
+        return [attempt for attempt in self.judged if not attempt.chosen]
+
+    @property
+    def rejected(self) -> list[AttemptView]:
+        return [attempt for attempt in self.unused if not attempt.accepted]
 
 
-@dataclass(frozen=True)
+@dataclass
 class TrajectoryView:
-    """A trajectory with its request, plan steps and judged attempts."""
+    """A trajectory with its request, plan steps and attempts.
 
-    trajectory_id: str
-    request: str
-    steps: tuple[StepView, ...]
+    Args:
+        text: of the request.
+        ending: a generation's last event; None while it runs, and of stored ones.
+        scope: what a generator of few things draws of it; None: any other generator.
+        category: of the prompt bank; empty: a user's request.
+    """
+
+    text: str
+    input_images: tuple[EncodedImage, ...] = ()
+    plan: Plan | None = None
+    steps: list[StepView] = field(default_factory=list)
+    ending: Ending | None = None
+    scope: RequestScope | None = None
+    trajectory_id: str = "generation"
     category: str = ""
     subcategory: str = ""
-    reasoning: str = ""
-    input_images: tuple[EncodedImage, ...] = ()
-    ending: str = ""  # how it ended, in words; empty: not shown
-    simulation: tuple[str, ...] = ()  # what a simulated generator says, a sentence each
-    failed: bool = False  # it ended with an error, or has not ended
 
     @property
     def images(self) -> list[EncodedImage]:
+        """The chosen images of the steps, in order."""
         return [step.chosen.image for step in self.steps if step.chosen]
 
+    @property
+    def failed(self) -> bool:
+        """It ended with an error, or has not ended."""
+        return not isinstance(self.ending, TrajectoryFinished)
 
-def generation_view(state: GenerationState) -> TrajectoryView:
-    return TrajectoryView(
-        trajectory_id="generation",
-        request=state.text,
-        steps=tuple(map(_step_view, state.steps)),
-        reasoning=state.plan.reasoning if state.plan else "",
-        input_images=state.input_images,
-        ending=_ending_text(state.ending),
-        simulation=_simulation_notes(state.scope),
-        failed=not isinstance(state.ending, TrajectoryFinished),
-    )
+    @property
+    def ending_text(self) -> str:
+        match self.ending:
+            case None:
+                return "Not finished"
+            case TrajectoryFailed(reason=reason, refused=True):
+                return reason
+            case TrajectoryFailed(reason=reason) | RunTerminated(reason=reason):
+                return f"Failed: {reason}"
+            case finished:
+                return _ENDINGS[finished.status]
 
+    @property
+    def simulation(self) -> tuple[str, ...]:
+        """What a simulated generator says, a sentence each: that it is one, and what it lacks."""
+        if self.scope is None:
+            return ()
+        lacking = self.scope.not_drawn if not self.scope.refusal else ()
+        missing = [f"Not drawn: {', '.join(lacking)}."] if lacking else []
+        return (self.scope.notice, *self.scope.remarks, *missing)
 
-def _step_view(state: StepState) -> StepView:
-    attempts = tuple(
-        AttemptView(
-            image=attempt.image,
-            prompt=attempt.draw.prompt,
-            chosen=attempt is state.chosen,
-            number=attempt.draw.iteration + 1,
-            **vars(verdict),
-        )
-        for attempt in state.attempts
-        if (verdict := attempt.verdict)
-    )
-    step = state.step
-    return StepView(step.step_number, step.step_name, state.text, attempts, state.finished)
+    def note(self, event: RunEvent) -> None:
+        match event:
+            case RequestUnderstood(scope=scope):
+                self.scope = scope
+            case PlanReady(plan=plan):
+                self.plan = plan
+            case StepStarted(step=step):
+                self.steps.append(StepView(step))
+            case TextEmitted():
+                self.steps[-1].finished = True
+            case ImageGenerated(image=image, prompt=prompt, iteration=iteration):
+                attempt = AttemptView(
+                    image, prompt, iteration, seed=event.seed, seconds=event.call.seconds
+                )
+                self.steps[-1].attempts.append(attempt)
+            case AttemptJudged(draw=draw, verdict=verdict):
+                self._attempt(draw).verdict = verdict
+            case StepAccepted(chosen=chosen) | StepExhausted(chosen=chosen):
+                if chosen:
+                    self._attempt(chosen.draw).chosen = True
+                self.steps[-1].finished = True
+            case TrajectoryFinished() | TrajectoryFailed() | RunTerminated():
+                self.ending = event
 
-
-def _simulation_notes(scope: RequestScope | None) -> tuple[str, ...]:
-    """That the images are simulated, and what they lack."""
-    if scope is None:
-        return ()
-    lacking = scope.not_drawn if not scope.refusal else ()
-    missing = [f"Not drawn: {', '.join(lacking)}."] if lacking else []
-    return (scope.notice, *scope.remarks, *missing)
-
-
-def _ending_text(ending: Ending | None) -> str:
-    match ending:
-        case None:
-            return "Not finished"
-        case TrajectoryFailed(reason=reason, refused=True):
-            return reason
-        case TrajectoryFailed(reason=reason) | RunTerminated(reason=reason):
-            return f"Failed: {reason}"
-        case finished:
-            return _ENDINGS[finished.status]
+    def _attempt(self, draw: ImageGenerated) -> AttemptView:
+        attempts = self.steps[-1].attempts
+        return next(each for each in attempts if each.iteration == draw.iteration)

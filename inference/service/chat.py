@@ -16,8 +16,8 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
 from ..events import RunEvent, StepAccepted, StepExhausted, StepStarted
-from ..generation.generation_state import StepState
 from ..generation.requests import GenerationRequest
+from ..generation.trajectory_view import StepView
 from .accepted_values import (
     Choices,
     Effort,
@@ -260,7 +260,7 @@ def _markdown(builder: ResponseBuilder, event: RunEvent) -> Iterator[str]:
                 yield f"![{title}]({chosen.draw.image.data_url})\n\n"
 
 
-def _title(step: StepState) -> str:
+def _title(step: StepView) -> str:
     title = " ".join(_NOT_IN_ALT_TEXT.sub(" ", step.step.step_name).split())
     return title[:_MAX_TITLE_LENGTH] or "Picture"
 

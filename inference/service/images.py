@@ -144,7 +144,7 @@ async def _image_answer(run: GenerationRun) -> Json:
         raise APIError(status, reason, "server_error", retry=False)
     last = chosen[-1]
     await load_images([last.image])
-    entry = {"b64_json": await _encode(builder, last.image), "revised_prompt": last.draw.prompt}
+    entry = {"b64_json": await _encode(builder, last.image), "revised_prompt": last.prompt}
     return {
         "created": int(run.stored.created_at),
         "background": "opaque",

@@ -18,7 +18,7 @@ from ...events import (
     TrajectoryFailed,
     TrajectoryFinished,
 )
-from ...generation.generation_state import GenerationState, StepState
+from ...generation.trajectory_view import AttemptView, StepView, TrajectoryView
 from ...roles import PlanStep, RequestScope, Verdict
 from ..accepted_values import ImageTool
 from ..response_store import Json, StoredResponse
@@ -140,7 +140,7 @@ class ResponseBuilder:
     """
 
     def __init__(self, stored: StoredResponse) -> None:
-        self.stored, self.state = stored, GenerationState(stored.request.text)
+        self.stored, self.state = stored, TrajectoryView(stored.request.text)
         self.status, self.error = "queued", ""
         self._versions: dict[str, str] = {}
         self.wasted_draws = 0
@@ -207,7 +207,7 @@ class ResponseBuilder:
             "steps": [_step(step, states.get(step.step_number)) for step in steps],
         }
 
-    def message_item(self, step: StepState) -> Json:
+    def message_item(self, step: StepView) -> Json:
         """The output item of a step's text; clients join all texts without a separator."""
         separator = "" if self._ends_with_text(step) else "\n\n"
         return self._message(str(step.step.step_number), step.text + separator)
@@ -217,7 +217,7 @@ class ResponseBuilder:
         text = closing_text(self.state)
         return self._message("end", text) if text else None
 
-    def image_item(self, step: StepState, with_image: bool = False) -> Json:
+    def image_item(self, step: StepView, with_image: bool = False) -> Json:
         """The output item of a step's image."""
         if step.finished or self.state.ending:
             status = "completed" if step.chosen else "failed"
@@ -229,7 +229,7 @@ class ResponseBuilder:
             "result": self.image_tool.encode(chosen.image) if with_image and chosen else None,
             "status": status,
             "type": "image_generation_call",
-            "revised_prompt": chosen.draw.prompt if chosen else None,
+            "revised_prompt": chosen.prompt if chosen else None,
         }
 
     @property
@@ -240,7 +240,7 @@ class ResponseBuilder:
         ended_at = float(int(self.usage.last_call_ended_at))
         return ended_at if ended_at >= int(self.stored.fields["created_at"]) else None
 
-    def _ends_with_text(self, step: StepState) -> bool:
+    def _ends_with_text(self, step: StepView) -> bool:
         plan = self.state.plan
         return step.step.prompt is None and plan is not None and step.step == plan.steps[-1]
 
@@ -277,8 +277,8 @@ def _simulation(scope: RequestScope | None) -> Json | None:
     return {"notice": scope.notice, "refusal": scope.refusal, **said}
 
 
-def _step(step: PlanStep, state: StepState | None) -> Json:
-    state = state or StepState(step)
+def _step(step: PlanStep, state: StepView | None) -> Json:
+    state = state or StepView(step)
     chosen = state.chosen
     without_choice = False if state.finished and step.prompt is not None else None
     return {
@@ -288,23 +288,22 @@ def _step(step: PlanStep, state: StepState | None) -> Json:
         "prompt": step.prompt,
         "begun": state.finished or bool(state.attempts),
         "picture": chosen.image.sha256 if chosen else None,
-        "iteration": chosen.draw.iteration if chosen else None,
-        "accepted": chosen.verdict.accepted if chosen and chosen.verdict else without_choice,
+        "iteration": chosen.iteration if chosen else None,
+        "accepted": chosen.accepted if chosen and chosen.verdict else without_choice,
         "attempts": [
-            draw_fields(attempt.draw) | verdict_fields(attempt.verdict)
-            for attempt in state.attempts
+            draw_fields(attempt) | verdict_fields(attempt.verdict) for attempt in state.attempts
         ],
     }
 
 
-def draw_fields(draw: ImageGenerated) -> Json:
+def draw_fields(attempt: AttemptView) -> Json:
     """An attempt's fields that are known once its image is generated."""
     return {
-        "iteration": draw.iteration,
-        "prompt": draw.prompt,
-        "seed": draw.seed,
-        "picture": draw.image.sha256,
-        "seconds": draw.call.seconds,
+        "iteration": attempt.iteration,
+        "prompt": attempt.prompt,
+        "seed": attempt.seed,
+        "picture": attempt.image.sha256,
+        "seconds": attempt.seconds,
     }
 
 
@@ -314,7 +313,7 @@ def verdict_fields(verdict: Verdict | None) -> Json:
     return {name: getattr(verdict, name, None) for name in names}
 
 
-def closing_text(state: GenerationState) -> str:
+def closing_text(state: TrajectoryView) -> str:
     """What follows the last image of a sequence; empty: it ends with text, or with an error."""
     if not isinstance(state.ending, TrajectoryFinished) or not state.steps:
         return ""
@@ -328,12 +327,12 @@ def closing_text(state: GenerationState) -> str:
     return " ".join([done, *map(_remark, filter(_is_rejected, state.steps))])
 
 
-def _is_rejected(step: StepState) -> bool:
+def _is_rejected(step: StepView) -> bool:
     chosen = step.chosen
     return bool(chosen and chosen.verdict and not chosen.verdict.accepted)
 
 
-def _remark(step: StepState) -> str:
+def _remark(step: StepView) -> str:
     return f"The critic rejected every attempt at step {step.step.step_number}; it shows one."
 
 

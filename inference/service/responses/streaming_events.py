@@ -22,7 +22,7 @@ from ...events import (
     StepExhausted,
     StepStarted,
 )
-from ...generation.generation_state import StepState
+from ...generation.trajectory_view import StepView
 from ..response_store import Json, StoredResponse
 from .response_builder import ResponseBuilder, draw_fields, text_part, verdict_fields
 
@@ -106,7 +106,7 @@ class ResponseEventEncoder:
                 yield from self._ended()
 
     @property
-    def _step(self) -> StepState:
+    def _step(self) -> StepView:
         return self._builder.state.steps[-1]
 
     def _plan_ready(self, event: PlanReady) -> Json:
@@ -114,7 +114,7 @@ class ResponseEventEncoder:
             {
                 "number": step.step_number,
                 "name": step.step_name,
-                "words": StepState(step).text,
+                "words": StepView(step).text,
                 "draws": step.prompt is not None,
             }
             for step in event.plan.steps
@@ -157,8 +157,9 @@ class ResponseEventEncoder:
                 partial_image_index=event.iteration,
                 partial_image_b64=self._builder.image_tool.encode(event.image),
             )
+        fields = draw_fields(self._step.attempts[-1])
         yield self._own_event(
-            "attempt.drawn", step=event.step.step_number, **draw_fields(event), item_id=item_id
+            "attempt.drawn", step=event.step.step_number, **fields, item_id=item_id
         )
 
     def _attempt_judged(self, event: AttemptJudged) -> Json:

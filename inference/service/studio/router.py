@@ -13,8 +13,8 @@ from pydantic import AwareDatetime, BaseModel, Field
 from schemas import BadImageError
 from warehouse import ImageStore
 
-from ...generation.generation_state import GenerationState
 from ...generation.html_export import generation_html, generation_markdown, generation_zip
+from ...generation.trajectory_view import TrajectoryView
 from ...http.errors import APIError, not_found
 from ..openapi import ErrorBody
 from ..request_parsing import DEFAULT_MODEL
@@ -65,7 +65,7 @@ IMAGE_RESPONSE = _file_response("image/png", "image/jpeg", "image/webp")
 StoryId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 
-_EXPORTS: dict[FileType, tuple[str, Callable[[GenerationState], str | bytes]]] = {
+_EXPORTS: dict[FileType, tuple[str, Callable[[TrajectoryView], str | bytes]]] = {
     "html": ("text/html", generation_html),
     "md": ("text/markdown", generation_markdown),
     "zip": ("application/zip", generation_zip),

@@ -11,9 +11,9 @@ from inference.events import (
     dump_events,
     load_events,
 )
-from inference.generation.generation_state import GenerationState
 from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
+from inference.generation.trajectory_view import TrajectoryView
 from inference.settings import Limits
 from schemas import BadImageError, StorageError
 from tests.inference.scripted_world import (
@@ -38,8 +38,8 @@ async def generate(home) -> tuple[GenerationRequest, list]:
         return request, [event async for event in runner.run(request, resolved)]
 
 
-def state_of(request, events) -> GenerationState:
-    state = GenerationState(request.text, request.images)
+def state_of(request, events) -> TrajectoryView:
+    state = TrajectoryView(request.text, request.images)
     for event in events:
         state.note(event)
     return state

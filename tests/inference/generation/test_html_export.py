@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from inference.events import TrajectoryFailed
-from inference.generation.generation_state import GenerationState, StepState
 from inference.generation.html_export import generation_html, generation_markdown, generation_zip
 from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
+from inference.generation.trajectory_view import StepView, TrajectoryView
 from inference.roles import Plan, PlanStep, RequestScope, Verdict
 from inference.settings import Limits
 from tests.helpers.html_page import HtmlPage
@@ -30,7 +30,7 @@ EVIL = "<script>alert('x')</script>"
 
 async def generate(
     tmp_path, written: Plan, verdicts=None, request=None, **options
-) -> GenerationState:
+) -> TrajectoryView:
     """The generation of a plan whose images get these verdicts."""
     request = request or GenerationRequest(
         "How a cat gets its hat", options=GenerationOptions(**options)
@@ -38,7 +38,7 @@ async def generate(
     planner = ScriptedPlanner(answer=lambda _: written)
     critic = ScriptedCritic(verdicts=verdicts or {})
     resolved = roles(planner=planner, critic=critic)
-    state = GenerationState(request.text, request.images)
+    state = TrajectoryView(request.text, request.images)
     async with GenerationRunner(Home(tmp_path), Limits(backoff_seconds=0, tries=1)) as runner:
         async for event in runner.run(request, resolved):
             state.note(event)
@@ -46,7 +46,7 @@ async def generate(
 
 
 @pytest.fixture
-async def cat(tmp_path) -> GenerationState:
+async def cat(tmp_path) -> TrajectoryView:
     """Two images, one rejected attempt before the second, and text at the end."""
     verdicts = {"add a hat": [reject("add a RED hat")]}
     return await generate(tmp_path, plan("draw a cat", "add a hat", None), verdicts)
@@ -137,9 +137,9 @@ def test_markdown_has_steps_and_rejected_attempts(cat):
     ],
 )
 def test_text_is_escaped_in_markdown(text, escaped):
-    answer = StepState(PlanStep(1, "Answer", None, None, text), finished=True)
+    answer = StepView(PlanStep(1, "Answer", None, None, text), finished=True)
     assert f"## 1\\. Answer\n\n{escaped}\n\n*" in generation_markdown(
-        GenerationState("x", steps=[answer])
+        TrajectoryView("x", steps=[answer])
     )
 
 
@@ -161,6 +161,6 @@ async def test_accepted_candidates_are_not_called_rejected(tmp_path):
 
 
 def test_a_generation_without_steps_says_why():
-    state = GenerationState("Nothing", ending=TrajectoryFailed("nothing to draw", refused=True))
+    state = TrajectoryView("Nothing", ending=TrajectoryFailed("nothing to draw", refused=True))
     assert "nothing to draw" in HtmlPage(generation_html(state)).text
-    assert "Not finished" in HtmlPage(generation_html(GenerationState("Nothing"))).text
+    assert "Not finished" in HtmlPage(generation_html(TrajectoryView("Nothing"))).text

@@ -14,9 +14,9 @@ from inference.events import (
     TrajectoryFinished,
 )
 from inference.generation.generation_sink import LakeSink
-from inference.generation.generation_state import GenerationState
 from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
+from inference.generation.trajectory_view import TrajectoryView
 from inference.roles import BackendError, UnusableAnswerError
 from inference.settings import Limits
 from schemas.generations import GENERATIONS
@@ -197,7 +197,7 @@ async def test_input_images_are_stored(home):
 
 async def test_events_add_up_to_the_state_of_a_generation(home):
     critic = ScriptedCritic(verdicts={"add a hat": [reject("add a RED hat")]})
-    state = GenerationState("a cat")
+    state = TrajectoryView("a cat")
     for event in await run(home, resolved(critic=critic)):
         state.note(event)
     assert [step.text for step in state.steps] == ["words 1", "words 2"]

@@ -14,7 +14,7 @@ from inference.events import (
     TrajectoryFailed,
     TrajectoryFinished,
 )
-from inference.generation.generation_state import GenerationState
+from inference.generation.trajectory_view import TrajectoryView
 from inference.roles import PlanStep, Verdict
 from inference.service.responses.response_builder import Usage, closing_text
 from schemas.trajectories import ModelCallRow
@@ -99,7 +99,7 @@ def text_step():
     ],
 )
 def test_closing_texts(events, expected):
-    state = GenerationState("request")
+    state = TrajectoryView("request")
     for event in events:
         state.note(event)
     assert not closing_text(state)  # it runs
@@ -108,7 +108,7 @@ def test_closing_texts(events, expected):
 
 
 def test_errors_have_no_closing_text():
-    state = GenerationState("request")
+    state = TrajectoryView("request")
     for event in [*events_of(True), TrajectoryFailed("broken", refused=False)]:
         state.note(event)
     assert not closing_text(state)
