@@ -9,13 +9,13 @@ from warehouse import Home
 
 
 @pytest.fixture(scope="session")
-def _sample_template(tmp_path_factory):
+def sample_template(tmp_path_factory):
     root = tmp_path_factory.mktemp("sample") / "home"
     write_sample_lake(Home(root), 18)
     return root
 
 
 @pytest.fixture
-def sample_home(_sample_template, tmp_path) -> Home:
+def sample_home(sample_template, tmp_path) -> Home:
     """A home of 18 requests, six of each split, with their trajectories and scores."""
-    return Home(shutil.copytree(_sample_template, tmp_path / "sample"))
+    return Home(shutil.copytree(sample_template, tmp_path / "sample"))

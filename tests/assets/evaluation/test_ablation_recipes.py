@@ -14,6 +14,7 @@ from inference.agent_prompts.formatting import read_verdict
 from schemas.curation import CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.trajectories import ATTEMPTS
 from tests.assets.evaluation.sample_lake import write_sample_lake
+from warehouse import Home
 
 PROFILE = """
     name: seeds
@@ -29,6 +30,14 @@ PROFILE = """
 """
 
 
+@pytest.fixture(scope="module")
+def lake_of_60(tmp_path_factory):
+    """A lake with its steps."""
+    home = Home(tmp_path_factory.mktemp("ablation") / "home")
+    write_sample_lake(home, 60)
+    return home
+
+
 def rows_of(data):
     rows = orjson.loads((data.folder / "critic_sft.json").read_bytes())
     assert len(rows) == data.rows > 0
@@ -37,8 +46,8 @@ def rows_of(data):
     return {row["row_id"]: read_verdict(row["messages"][-1]["content"]) for row in rows}
 
 
-def test_unfiltered_data_has_every_scored_attempt_once_and_leaves_the_lake_unchanged(home):
-    write_sample_lake(home, 60)
+def test_unfiltered_data_has_every_scored_attempt_once_and_leaves_the_lake_unchanged(lake_of_60):
+    home = lake_of_60
     settings = CurationSettings()
     steps = build_steps(home, settings)[0].read_all().to_pylist()
     assert any(step["drop_reason"] for step in steps)
@@ -46,16 +55,9 @@ def test_unfiltered_data_has_every_scored_attempt_once_and_leaves_the_lake_uncha
     assert not home.lake.partitions(STEPS) and not home.lake.partitions(CRITIC_SFT)
     assert not home.exports.exists()
     assert unfiltered_critic_data(home, settings).version == data.version
-    kept = (
-        build_steps(
-            home,
-            settings.model_copy(
-                update={"filter": settings.filter.model_copy(update={"rules": ()})}
-            ),
-        )[0]
-        .read_all()
-        .to_pylist()
-    )
+    without_rules = settings.filter.model_copy(update={"rules": ()})
+    unfiltered = build_steps(home, settings.model_copy(update={"filter": without_rules}))[0]
+    kept = unfiltered.read_all().to_pylist()
     sft = {(s["trajectory_id"], s["step_number"]) for s in kept if s["split"] == "sft"}
     attempts = home.lake.read(ATTEMPTS).to_pylist()
     expected = {
@@ -68,10 +70,15 @@ def test_unfiltered_data_has_every_scored_attempt_once_and_leaves_the_lake_uncha
     assert {row: verdict.accepted for row, verdict in found.items()} == expected
 
 
-def test_the_control_has_the_rows_and_labels_of_rl(home):
-    write_sample_lake(home, 60)
-    settings = CurationSettings()
-    home.lake.write(STEPS, build_steps(home, settings)[0])
+@pytest.fixture(scope="module")
+def curated(lake_of_60):
+    """With its steps, which the first test must not find."""
+    lake_of_60.lake.write(STEPS, build_steps(lake_of_60, CurationSettings())[0])
+    return lake_of_60
+
+
+def test_the_control_has_the_rows_and_labels_of_rl(curated):
+    home, settings = curated, CurationSettings()
     rl = {row["row_id"]: row for row in build_critic_rl(home, settings)[0].read_all().to_pylist()}
     found = rows_of(rl_label_data(home, settings))
     assert {row: verdict.accepted for row, verdict in found.items()} == {
@@ -89,14 +96,11 @@ def test_the_control_has_the_rows_and_labels_of_rl(home):
     assert any(teacher[r.rpartition("/")[0]]["accepted"] != v.accepted for r, v in found.items())
 
 
-@pytest.fixture
-def foundry(home, tmp_path):
-    write_sample_lake(home, 60)
-    path = tmp_path / "seeds.yaml"
+@pytest.fixture(scope="module")
+def foundry(curated, tmp_path_factory):
+    path = tmp_path_factory.mktemp("profile") / "seeds.yaml"
     path.write_text(textwrap.dedent(PROFILE))
-    foundry = FoundryResource(profile=str(path), root=home.root)
-    home.lake.write(STEPS, build_steps(home, foundry.settings.curation)[0])
-    return foundry
+    return FoundryResource(profile=str(path), root=curated.root)
 
 
 def test_the_first_seed_is_the_lineages_and_others_have_names_of_their_own(foundry):
