@@ -3,8 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,9 +16,12 @@ from assets.core.gpu_assignment import server_problem
 from assets.core.profile import PostgresSettings, Profile, load_profile
 from assets.core.stage_needs import StageNeeds, disk_needed, needs_text, stage_needs
 from inference.agent_prompts.templates import SUFFIX, version_of
-from inference.backends.health_check import PROVIDERS, check_endpoint
+from inference.backends.backend import Finding
+from inference.backends.checkpoint.backend import CheckpointBackend
+from inference.backends.diffusers.backend import check_pipeline
+from inference.backends.health_check import check_endpoint
 from inference.backends.model_files import cached_file, download_command
-from inference.backends.providers.settings import EndpointSettings, RemoteModel
+from inference.backends.providers.settings import ApiSettings, EndpointSettings, RemoteModel
 from inference.environments import (
     Purpose,
     driver_cuda,
@@ -37,15 +39,6 @@ from warehouse import Home
 
 _TIMEOUT_SECONDS = 5.0
 _DISK_GB = 5.0  # of tables and pictures of a first size
-_PACKAGES = {"openai": "openai", "gemini": "google-genai", "images": "openai"}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result of one check; `fix` says what to do where it failed."""
-
-    what: str
-    fix: str | None = None
 
 
 def diagnose(profile_name: str, home: Home) -> list[Finding]:
@@ -55,10 +48,7 @@ def diagnose(profile_name: str, home: Home) -> list[Finding]:
         *_home(home, profile),
         *_members(profile),
         *_providers(profile),
-        *_editscore(profile),
-        *_image_limits(profile),
-        *_generator(profile),
-        *_checkpoints(profile, home),
+        *_backends(profile, home),
         *_training(profile),
         *_servers(profile),
         *_cluster(profile, home),
@@ -131,29 +121,14 @@ def _weights(members: Mapping[Any, float]) -> str:
     return ", ".join(f"{name} (weight {weight:g})" for name, weight in members.items())
 
 
-def _editscore(profile: Profile) -> Iterator[Finding]:
-    from inference.backends.editscore.loading import missing_requirements
-    from inference.backends.editscore.scorer import prompt_texts
-
-    if "editscore" not in profile.bound:
-        return
-    settings = profile.editscore
-    reasons = ", ".join(missing_requirements(settings))
-    fix = f"{reasons}; weights are downloaded for the first attempt" if reasons else None
-    is_pinned = settings.adapter is None or settings.adapter_revision
-    note = "" if is_pinned else ", not pinned: name a commit in `editscore.adapter_revision`"
-    yield Finding(f"scorer {settings.adapter or settings.model}{note}", fix)
-    yield _resolved("wording of editscore", lambda: prompt_texts(settings).origin)
-
-
 def _providers(profile: Profile) -> Iterator[Finding]:
     expansion, judge = profile.prompts.expansion, profile.evaluation.judge
-    for name in PROVIDERS:
-        settings = getattr(profile, name)
+    for name, settings in profile.apis.items():
         roles: Sequence[str] = profile.bound.get(name, [])
         models = {role: getattr(settings, role, None) for role in roles}
         if name in profile.generators:
-            models["generator"] = getattr(settings, "generator", None)
+            own = {path: m for path, role, m in settings.models() if role == "generator"}
+            models |= {"generator": None} | own
         if expansion and expansion.backend == name:
             models["expander"] = expansion.model
         if judge and judge.backend == name:
@@ -161,17 +136,15 @@ def _providers(profile: Profile) -> Iterator[Finding]:
         answering = profile.benchmarks and profile.benchmarks.judge
         if answering and answering.backend == name:
             models["benchmark_judge"] = answering.model
-        if name == "images" and models.get("generator"):
-            models |= dict(profile.images.models())
         if models:
-            yield _package(_PACKAGES[name], "setup")
+            yield _package(settings.package, "setup")
         for role, model in models.items():
             yield _model(profile, name, role, model)
             yield from _prompt_files(role, getattr(model, "agent_prompts", {}))
         endpoints = [one for model in models.values() for one in settings.endpoints_of(model)]
         for endpoint in dict.fromkeys(endpoints):
             if not endpoint.server:  # those are started by the first call
-                yield from _endpoint(name, endpoint)
+                yield from _endpoint(settings, endpoint)
 
 
 def _package(name: str, target: str) -> Finding:
@@ -192,10 +165,10 @@ def _model(profile: Profile, backend: str, role: str, model: RemoteModel | None)
 def _prompt_files(role: str, prompts: Mapping[str, str]) -> Iterator[Finding]:
     for prompt in prompts.values():
         if prompt.endswith(SUFFIX):
-            yield _resolved(f"{role}'s agent prompt {prompt}", partial(version_of, prompt))
+            yield Finding.resolved(f"{role}'s agent prompt {prompt}", partial(version_of, prompt))
 
 
-def _endpoint(backend: str, endpoint: EndpointSettings) -> Iterator[Finding]:
+def _endpoint(backend: ApiSettings, endpoint: EndpointSettings) -> Iterator[Finding]:
     key = None
     if endpoint.key:
         try:
@@ -208,61 +181,20 @@ def _endpoint(backend: str, endpoint: EndpointSettings) -> Iterator[Finding]:
     yield Finding(title, health.problem)
 
 
-def _image_limits(profile: Profile) -> Iterator[Finding]:
-    """What generators behind images endpoints take, and who says so."""
-    from inference.backends.images.limits import find_limits
-
-    if "images" not in profile.generators:
-        return
-    for path, model in profile.images.models():
-        limits = find_limits(model, profile.images.endpoints_of(model), profile.servers)
-        problem = limits.problem(model)
-        yield Finding(f"images.{path} takes {limits}", problem)
-
-
-def _generator(profile: Profile) -> Iterator[Finding]:
-    """Weights of the generators that run on this machine, in a process of ours or in a server."""
-    from inference.backends.diffusers.registry import missing_requirements, select_model
-
-    diffusers = [profile.diffusers, profile.diffusers.edit]
-    chosen = [each for each in diffusers if each] if "diffusers" in profile.generators else []
+def _backends(profile: Profile, home: Home) -> Iterator[Finding]:
+    """What the backends in use need, and the pipelines of servers."""
+    for name in dict.fromkeys((*profile.bound, *profile.generators)):
+        if section := profile.section_of(name):
+            yield from section.check(profile, home)
     servers = [one for one in profile.servers.values() if isinstance(one, ImageServer)]
     if servers:
         yield _package("ray", "cluster")
-    chosen += [server.pipeline for server in servers if server.pipeline]
-    for settings in chosen:
-        try:
-            choice = select_model(settings)
-        except FoundryError as error:
-            yield Finding(f"generator {settings.model}", str(error))
-            continue
-        reasons = missing_requirements(choice.model, on_gpu=settings.device != "cpu")
-        parts = [part for part in (choice.model, choice.model.lora) if part]
-        commands = " and ".join(download_command(part.model, part.revision) for part in parts)
-        remedy = f"weights are downloaded for the first image, or by {commands}"
-        fix = f"{', '.join(reasons)}; {remedy}" if reasons else None
-        yield Finding(f"generator {choice.identity}", fix)
-
-
-def _checkpoints(profile: Profile, home: Home) -> Iterator[Finding]:
-    from inference.backends.checkpoint.manifest import is_unpinned, resolve
-
-    for role in ("planner", "critic"):
-        if getattr(profile.roles, role) != "checkpoint":
-            continue
-        reference = getattr(profile.checkpoint, role)
-        find = partial(resolve, reference, role, home, download=False)
-        note = ", not pinned: name a commit as OWNER/NAME@COMMIT" * is_unpinned(reference)
-        yield _resolved(f"{role} checkpoint: {reference}{note}", find)
-        prompts = profile.checkpoint.agent_prompts.items()
-        yield from _prompt_files(role, {n: p for n, p in prompts if n.startswith(role)})
-
-
-def _resolved(what: str, resolve: Callable[[], object]) -> Finding:
-    try:
-        return Finding(f"{what} is {resolve()}")
-    except FoundryError as error:
-        return Finding(what, str(error))
+    yield from (check_pipeline(server.pipeline) for server in servers if server.pipeline)
+    for prompt in profile.section(CheckpointBackend).agent_prompts.items():
+        name, file = prompt
+        role = name.partition("_")[0]
+        if getattr(profile.roles, role) == "checkpoint":
+            yield from _prompt_files(role, {name: file})
 
 
 def _training(profile: Profile) -> Iterator[Finding]:

@@ -16,9 +16,9 @@ from pydantic import (
     model_validator,
 )
 
+from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.checkpoint.manifest import is_at_hub_alone
 from inference.backends.factory import Backends
-from inference.backends.providers.settings import RemoteModel
 from inference.environments import gpus
 from inference.generators import generator_shares
 from inference.loop import check_conditioning
@@ -202,7 +202,7 @@ class Profile(Backends):
         """
         values = _with_endpoints(self.model_dump(), lambda endpoint: {**endpoint, "key": None})
         for role in ("planner", "critic"):
-            reference = getattr(self.checkpoint, role) or ""
+            reference = getattr(self.section(CheckpointBackend), role) or ""
             if getattr(self.roles, role) != "checkpoint" or not is_at_hub_alone(reference):
                 continue
             server = self.trained_server(role)
@@ -240,9 +240,9 @@ class Profile(Backends):
         found: list[int] = []
         for backend, roles in self.bound.items():
             for role in set(roles) & set(LOOP_ROLES):
-                model = getattr(getattr(self, backend, None), role, None)
-                if isinstance(model, RemoteModel):
-                    endpoints = getattr(self, backend).endpoints_of(model)
+                section = self.apis.get(backend)
+                if section and (model := section.model_of(role)):
+                    endpoints = section.endpoints_of(model)
                     found.append(min(endpoint.concurrency for endpoint in endpoints))
                     limits = self.limits
                     found.append(limits.generator if role == "generator" else limits.agents)

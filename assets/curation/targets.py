@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from inference.backends.factory import PROVIDERS
 from inference.backends.providers.budget import SpendingFile
 from inference.calls.forecast import LEVEL, MIN_SHARDS, Interval, Measured, predict_sum, usd_range
 from schemas import TABLES, FoundryError, Table
@@ -288,7 +287,7 @@ def _round_count(home: Home, table: Table) -> int:
 def _usd(foundry: FoundryResource, shards: Interval, waiting: int) -> Interval | None:
     """What the shards cost that are not made yet, by the models of providers."""
     names = loop_model_names(foundry.without_keys())
-    models = {name for name in names if name.partition("/")[0] in PROVIDERS}
+    models = {name for name in names if name.partition("/")[0] in foundry.settings.apis}
 
     def predict(count: float) -> Interval | None:
         prompts = math.ceil(max(count - waiting, 0)) * foundry.settings.bank.shard_size

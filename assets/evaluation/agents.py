@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.backends.checkpoint.agents import CheckpointCritic, CheckpointPlanner
+from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.checkpoint.manifest import AgentRole
 from inference.backends.checkpoint.model import CheckpointModel
 from inference.roles import Plan, PlanRequest, PlanStep, Roles, Verdict
@@ -80,7 +81,9 @@ class AgentFactory:
 
     def _model(self, folder: Path) -> CheckpointModel:
         if folder not in self._models:
-            self._models[folder] = CheckpointModel(folder, self.foundry.settings.checkpoint)
+            self._models[folder] = CheckpointModel(
+                folder, self.foundry.settings.section(CheckpointBackend)
+            )
         return self._models[folder]
 
 
@@ -89,8 +92,8 @@ def oracle_problem(profile: Profile, variant: Variant) -> str | None:
     if variant.provider is None:
         return None
     backend, model = variant.provider
-    section = getattr(profile, backend)
-    agents = section.planner, section.critic
+    section = profile.apis[backend]
+    agents = section.model_of("planner"), section.model_of("critic")
     if not all(agent and agent.model.startswith(model) for agent in agents):
         return f"`{backend}.planner` and `{backend}.critic` of the profile are not {model}"
     try:

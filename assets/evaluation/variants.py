@@ -9,7 +9,6 @@ would add up.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
-from typing import cast
 
 from inference.backends.checkpoint.manifest import Answers
 from inference.backends.factory import ChatBackend
@@ -67,7 +66,7 @@ class Variant:
         if self.planner not in (GEMINI, GPT):
             return None
         backend, model = self.planner.split("/")
-        return cast(ChatBackend, backend), model
+        return backend, model
 
     def with_t_max(self, default: int) -> "Variant":
         """This variant with `t_max` set: 1 without a critic."""

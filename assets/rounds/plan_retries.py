@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from inference.backends.checkpoint.agents import CheckpointPlanner
+from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.checkpoint.model import CheckpointModel
 from inference.calls.ask import CallSite, PlanSamples
 from inference.calls.progress import Progress
@@ -74,7 +75,9 @@ def plan_sampler(foundry: FoundryResource, plan: RoundPlan) -> PlanSampler:
         FoundryError: there is no such checkpoint any more.
     """
     folder = CheckpointRegistry(foundry.home).usable_folder(PLANNER, plan.planner)
-    return CheckpointPlanner(CheckpointModel(folder, foundry.settings.checkpoint), "sampled")
+    return CheckpointPlanner(
+        CheckpointModel(folder, foundry.settings.section(CheckpointBackend)), "sampled"
+    )
 
 
 def right_plans(foundry: FoundryResource, shards: Sequence[str]) -> set[str]:

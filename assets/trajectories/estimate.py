@@ -14,10 +14,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, NamedTuple
 
+from inference.backends.checkpoint.model import CheckpointSettings
+from inference.backends.diffusers.backend import DiffusersBackend
 from inference.backends.diffusers.registry import DiffusersSettings
-from inference.backends.images.settings import ImagesGeneratorModel, ImagesSettings
+from inference.backends.images.settings import ImagesGeneratorModel
 from inference.backends.providers.budget import SpendingFile
-from inference.backends.providers.settings import EndpointSettings, ProviderSettings, RemoteModel
+from inference.backends.providers.settings import ApiSettings, EndpointSettings, RemoteModel
+from inference.backends.sketch.backend import SketchBackend
 from inference.calls.ensemble import Ensemble
 from inference.calls.scoring import callees
 from inference.environments import gpus as gpus_here
@@ -262,7 +265,7 @@ def _generator_models(
 
 
 def _settings_of(foundry: FoundryResource, role: Role, backend: Backend) -> object:
-    return getattr(getattr(foundry.settings, backend.backend), role, None)
+    return getattr(foundry.settings.section_of(backend.backend), role, None)
 
 
 def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]:
@@ -358,7 +361,7 @@ def _pipeline(foundry: FoundryResource, model: _Model) -> DiffusersSettings | No
     """What a generator draws with, where that is known."""
     settings = model.settings
     if not isinstance(settings, ImagesGeneratorModel):
-        diffusers = foundry.settings.diffusers
+        diffusers = foundry.settings.section(DiffusersBackend)
         return diffusers if model.name.startswith("diffusers/") else None
     changes = settings.model_dump(include={"size", "steps", "guidance"}, exclude_none=True)
     return DiffusersSettings(model=settings.model, **changes)
@@ -366,9 +369,9 @@ def _pipeline(foundry: FoundryResource, model: _Model) -> DiffusersSettings | No
 
 def _endpoints(foundry: FoundryResource, model: _Model) -> list[EndpointSettings]:
     """Where calls of a model go; none: it runs in this process, or is a trained agent's."""
-    backend = getattr(foundry.settings, model.name.partition("/")[0], None)
+    backend = foundry.settings.section_of(model.name.partition("/")[0])
     settings = model.settings
-    if isinstance(settings, RemoteModel) and isinstance(backend, ProviderSettings | ImagesSettings):
+    if isinstance(settings, RemoteModel) and isinstance(backend, ApiSettings):
         return backend.endpoints_of(settings)
     return []
 
@@ -378,9 +381,9 @@ def _gpus(foundry: FoundryResource, model: _Model) -> int:
     if endpoints := _endpoints(foundry, model):
         servers = foundry.settings.servers
         return sum(len(servers[e.server].gpus) if e.server else e.gpus for e in endpoints)
-    backend = getattr(foundry.settings, model.name.partition("/")[0], None)
-    served = backend is foundry.settings.checkpoint and foundry.settings.trained_server(model.role)
-    if served:
+    backend = foundry.settings.section_of(model.name.partition("/")[0])
+    served = foundry.settings.trained_server(model.role)
+    if served and isinstance(backend, CheckpointSettings):
         return len(foundry.settings.servers[served].gpus)
     device = getattr(backend, "device", "cpu")
     return int(device != "cpu" and (device != "auto" or gpus_here() > 0))
@@ -425,4 +428,4 @@ def _image_mb(foundry: FoundryResource) -> float:
     """Megabytes of an image; all but the sketch world's are taken to be 1024 x 1024 pixels."""
     if foundry.settings.roles.generators != ("sketch",):
         return _IMAGE_MB
-    return foundry.settings.sketch.picture_size**2 * 0.25e-6
+    return foundry.settings.section(SketchBackend).picture_size ** 2 * 0.25e-6

@@ -11,13 +11,13 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from inference.agent_prompts.templates import SUFFIX
 from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest, PromptName
+from inference.backends.images.backend import ImagesBackend
 
 from .answers import edit_scores
 from .models import HUB_ID, TinyModel, registered_generator, tiny_agent, tiny_generator
 from .substitutions import SIDE, Rewriter, Substitution, Values
 from .trainings import shorten_trainings
 
-_PROVIDERS = ("openai", "gemini", "images")
 _ROLES = ("planner", "critic", "scorer", "generator")
 _HELDOUT_SHARES = (0.5, 0.8, 0.85, 0.9)
 _DEV_PROMPTS = 3
@@ -48,7 +48,7 @@ class Rehearsal:
         self._dialects()
         for path, backend, model in self._models():
             self._remote(path, backend, model)
-        for backend in _PROVIDERS:
+        for backend in self.profile.apis:
             self._values[backend]["endpoints"] = [self._hosted(backend)]
         self._local_models()
         if self.profile.training:
@@ -118,7 +118,7 @@ class Rehearsal:
         values = self._values
         models = [
             (f"{backend}.{role}", backend, values[backend].get(role))
-            for backend in _PROVIDERS
+            for backend in self.profile.apis
             for role in _ROLES
         ]
         if judge := values["evaluation"]["judge"]:
@@ -132,8 +132,8 @@ class Rehearsal:
 
     def _dialects(self) -> None:
         """Those that follow from an address, which the rehearsal replaces."""
-        images = self.profile.images
-        for path, model in images.models():
+        images = self.profile.section(ImagesBackend)
+        for path, model in images.generators():
             if dialect := model.static_dialect(images.endpoints_of(model)):
                 self._rewriter.section(f"images.{path}")["dialect"] = dialect
 

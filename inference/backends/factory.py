@@ -1,13 +1,20 @@
 """Backends of a profile: their settings, and the agents that are built from them.
 
-A new backend is a section of `Backends`, a name in the literals below and a case in
-`Backends._agents`.
+A new backend is a folder with a `backend.py` beside this file: see `backend.py`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, cast
 
-from pydantic import Discriminator, Field, PositiveFloat, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    PositiveFloat,
+    Tag,
+    create_model,
+    model_validator,
+)
 
 from schemas.trajectories import LOOP_ROLES, Role
 from schemas.yaml_config import ConfigModel, added_field
@@ -18,32 +25,39 @@ from ..questions import Respondent
 from ..roles import Generator, Roles
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
-from ..sketch_world.settings import SketchSettings
+from .backend import SECTIONS, BackendSettings, load_sections, players
+from .checkpoint.backend import CheckpointBackend
 from .checkpoint.manifest import AgentRole, Answers, resolve
-from .checkpoint.model import CheckpointSettings
-from .diffusers.registry import DiffusersSettings
-from .editscore.loading import EditScoreSettings
-from .images.settings import ImagesSettings
-from .providers.settings import (
-    BudgetSettings,
-    ChatModel,
-    GeminiSettings,
-    OpenAISettings,
-    Price,
-    RemoteModel,
-)
+from .providers.settings import ApiSettings, BudgetSettings, ChatModel, Price, RemoteModel
 
-AgentBackend = Literal["sketch", "checkpoint", "openai", "gemini"]
-ScorerBackend = Literal["sketch", "editscore", "openai", "gemini", "ensemble"]
-ChatBackend = Literal["openai", "gemini"]
+load_sections()
 RespondentRole = Literal["expander", "rubric_writer", "judge", "benchmark_judge"]
-GeneratorBackend = Literal["sketch", "gemini", "images", "diffusers"]
+
+
+def _plays(role: Role, *more: str) -> AfterValidator:
+    """Accepts the names of backends that can play a role."""
+
+    def check(name: str) -> str:
+        names = (*players(role), *more)
+        if name not in names:
+            raise ValueError(f"no backend {name} plays the {role}; there are: {', '.join(names)}")
+        return name
+
+    return AfterValidator(check)
+
+
+AgentBackend = Annotated[str, _plays("planner")]
+ScorerBackend = Annotated[str, _plays("scorer", "ensemble")]
+ChatBackend = Annotated[str, _plays("judge")]
+GeneratorBackend = Annotated[str, _plays("generator")]
 GeneratorMix = Annotated[dict[GeneratorBackend, PositiveFloat], Field(min_length=2)]
 GeneratorBinding = Annotated[  # told apart by their types, so that an error is about one of them
     Annotated[GeneratorBackend, Tag("backend")] | Annotated[GeneratorMix, Tag("mix")],
     Discriminator(lambda value: "mix" if isinstance(value, dict) else "backend"),
 ]
-PROVIDERS = ("openai", "gemini", "images")
+
+
+Section = TypeVar("Section", bound=BackendSettings)
 
 
 class RoleBindings(ConfigModel):
@@ -64,36 +78,10 @@ class RoleBindings(ConfigModel):
         return (self.generator,) if isinstance(self.generator, str) else tuple(self.generator)
 
 
-class Backends(ConfigModel):
-    """The backends of the four roles, and the settings of every backend."""
+class BackendsBase(ConfigModel):
+    """The backends of the four roles; `Backends` has the section of every backend as well."""
 
     roles: RoleBindings = Field(description="Backend of each role")
-    sketch: SketchSettings = Field(
-        default_factory=SketchSettings, description="The embedded world's rates and sizes"
-    )
-    checkpoint: CheckpointSettings = Field(
-        default_factory=CheckpointSettings,
-        description="Trained planner and critic, where `roles` names backend checkpoint",
-    )
-    openai: OpenAISettings = Field(
-        default_factory=OpenAISettings,
-        description="OpenAI, or an endpoint with its API, where `roles` names openai",
-    )
-    gemini: GeminiSettings = Field(
-        default_factory=GeminiSettings, description="Google, where `roles` names gemini"
-    )
-    images: ImagesSettings = Field(
-        default_factory=ImagesSettings,
-        description="Endpoints of OpenAI's images API, where `roles` names images",
-    )
-    diffusers: DiffusersSettings = Field(
-        default_factory=DiffusersSettings,
-        description="A generator in this process, where `roles` names diffusers",
-    )
-    editscore: EditScoreSettings = Field(
-        default_factory=EditScoreSettings,
-        description="An open reward model in this process, where `roles` or `ensemble` names it",
-    )
     ensemble: EnsembleSettings | None = Field(
         None, description="Scorers whose weighted mean counts, where `roles` names ensemble"
     )
@@ -108,19 +96,39 @@ class Backends(ConfigModel):
     )
 
     @model_validator(mode="after")
-    def _names_members(self) -> "Backends":
+    def _names_members(self) -> Self:
         if self.roles.scorer == "ensemble" and self.ensemble is None:
             raise ValueError(
                 "roles.scorer is an ensemble: name its members and their weights, such as "
                 "`ensemble: {members: {sketch: 1, openai: 2}}`"
             )
+        scorers = players("scorer")
+        for name in self.ensemble.members if self.ensemble else ():
+            if name not in scorers:
+                raise ValueError(f"ensemble.members: no scorer {name}; {', '.join(scorers)}")
         return self
 
     @model_validator(mode="after")
-    def _endpoints_fit_servers(self) -> "Backends":
-        for backend, role, model in self._models():
-            self.check_servers(f"{backend}.{role}", backend, model)
+    def _endpoints_fit_servers(self) -> Self:
+        for backend, path, _, model in self._models():
+            self.check_servers(f"{backend}.{path}", backend, model)
         return self
+
+    def section(self, kind: type[Section]) -> Section:
+        """The section of a backend, by its class."""
+        section = self.section_of(kind.backend)
+        assert isinstance(section, kind)
+        return section
+
+    def section_of(self, backend: str) -> BackendSettings | None:
+        """The section of a backend, by its name; None: there is no such backend."""
+        return getattr(self, backend) if backend in SECTIONS else None
+
+    @property
+    def apis(self) -> dict[str, ApiSettings]:
+        """Sections of the backends behind endpoints, by name."""
+        sections = {name: self.section_of(name) for name in SECTIONS}
+        return {name: each for name, each in sections.items() if isinstance(each, ApiSettings)}
 
     def check_servers(self, path: str, backend: str, model: RemoteModel) -> None:
         """Raises ValueError unless the servers that a model's endpoints name can serve it."""
@@ -128,7 +136,8 @@ class Backends(ConfigModel):
             if name not in self.servers:
                 known = ", ".join(self.servers) or "none"
                 raise ValueError(f"{path}: no `servers.{name}`; there are: {known}")
-            if problem := misfit(self.servers[name], backend, model.model):
+            kinds = self.apis[backend].served_by
+            if problem := misfit(self.servers[name], backend, kinds, model.model):
                 raise ValueError(f"{path}: server {name} {problem}")
 
     def build(self, home: Home) -> Roles:
@@ -144,7 +153,7 @@ class Backends(ConfigModel):
         if isinstance(mix := self.roles.generator, dict):
             by_role["mix"] = tuple((agents[name]["generator"], mix[name]) for name in mix)
         if self.ensemble and self.roles.scorer == "ensemble":
-            weights = cast(dict[str, float], self.ensemble.members)
+            weights = self.ensemble.members
             scorers = {backend: agents[backend]["scorer"] for backend in weights}
             by_role["scorer"] = Ensemble(scorers, weights)
         return Roles(**by_role)
@@ -166,7 +175,7 @@ class Backends(ConfigModel):
 
         if self.trained_server(role):
             return self.served_agent(role, reference, home)
-        settings = self.checkpoint.model_copy(update={role: reference})
+        settings = self.section(CheckpointBackend).model_copy(update={role: reference})
         return checkpoint_agents([role], settings, home)[role]
 
     def served_agent(
@@ -179,7 +188,7 @@ class Backends(ConfigModel):
         assert name is not None
         server = cast(AgentServer, self.servers[name])
         folder = resolve(reference, role, home)
-        prompts = self.checkpoint.agent_prompts
+        prompts = self.section(CheckpointBackend).agent_prompts
         return served_agent(role, folder, name, server, home, prompts, answers)
 
     def hosted_agent(self, role: AgentRole, backend: ChatBackend, home: Home) -> Any:
@@ -192,7 +201,7 @@ class Backends(ConfigModel):
 
     def trained_server(self, role: Role) -> str | None:
         """Name of the server of trained agents of a role; None: they run in this process."""
-        if self.checkpoint.in_process:
+        if self.section(CheckpointBackend).in_process:
             return None
         for name, server in self.servers.items():
             if isinstance(server, AgentServer) and server.trained == role:
@@ -208,23 +217,20 @@ class Backends(ConfigModel):
         playing = backends or [name for name, roles in self.bound.items() if role in roles]
         return {
             name
-            for backend, played, model in self._models()
+            for backend, _, played, model in self._models()
             if played == role and backend in playing
             for name in self.servers_named(backend, model)
         }
 
-    def _models(self) -> Iterator[tuple[str, Role, RemoteModel]]:
-        """Provider, role and model, also where `roles` names another backend."""
-        for backend in PROVIDERS:
-            for role in LOOP_ROLES:
-                if model := getattr(getattr(self, backend), role, None):
-                    yield backend, role, model
-        if self.images.generator and self.images.generator.edit:
-            yield "images", "generator", self.images.generator.edit
+    def _models(self) -> Iterator[tuple[str, str, Role, RemoteModel]]:
+        """Backend, key, role and model behind endpoints, also where `roles` names another one."""
+        for backend, section in self.apis.items():
+            for path, role, model in section.models():
+                yield backend, path, role, model
 
     def servers_named(self, backend: str, model: RemoteModel) -> list[str]:
         """Names of the servers among the endpoints of a provider's model."""
-        endpoints = getattr(self, backend).endpoints_of(model)
+        endpoints = self.apis[backend].endpoints_of(model)
         return [endpoint.server for endpoint in endpoints if endpoint.server]
 
     @property
@@ -250,49 +256,37 @@ class Backends(ConfigModel):
         Raises:
             BackendError: a key is missing, or there is a budget but no price of the model.
         """
-        return cast(Respondent, self._remote_agents(backend, {role: model}, home)[role])
+        return cast(Respondent, self.remote_agents(self.apis[backend], {role: model}, home)[role])
 
     def _agents(self, backend: str, roles: Sequence[Role], home: Home) -> Mapping[Any, Any]:
-        """A backend's agents by role. It is imported here: torch, diffusers and SDKs are heavy."""
-        match backend:
-            case "sketch":
-                from .sketch import agents
+        section = self.section_of(backend)
+        assert section is not None
+        return section.build(roles, self, home)
 
-                return {
-                    "planner": agents.SketchPlanner(),
-                    "generator": agents.SketchGenerator(self.sketch),
-                    "critic": agents.SketchCritic(self.sketch),
-                    "scorer": agents.SketchScorer(self.sketch),
-                }
-            case "checkpoint":
-                from .checkpoint.agents import checkpoint_agents
-
-                if not any(self.trained_server(role) for role in roles):
-                    return checkpoint_agents(cast(Any, roles), self.checkpoint, home)
-                references = {role: getattr(self.checkpoint, role) or "" for role in roles}
-                return {role: self.agent(cast(Any, role), references[role], home) for role in roles}
-            case "editscore":
-                from .editscore.scorer import EditScoreScorer
-
-                return {"scorer": EditScoreScorer(self.editscore)}
-            case "diffusers":
-                from .diffusers.pipeline_runner import diffusers_generator
-
-                return {"generator": diffusers_generator(self.diffusers)}
-        settings = getattr(self, backend)
-        models = {role: getattr(settings, role, None) for role in roles}
-        return self._remote_agents(backend, models, home)
-
-    def _remote_agents(
-        self, provider: Any, models: Mapping[Role, RemoteModel | None], home: Home
-    ) -> Mapping[Role, Any]:
+    def remote_agents(
+        self, section: ApiSettings, models: Mapping[Role, RemoteModel | None], home: Home
+    ) -> Mapping[Any, Any]:
+        """Agents of models at the endpoints of a backend, within the budget."""
         from .providers.factory import remote_agents
 
-        settings = getattr(self, provider)
         specs = {
             name: ServerSpec(name=name, model=server.model, root=home.root, settings=server)
             for name, server in self.servers.items()
             if server.model
         }
         servers = {name: ServerInstance.of(spec, home) for name, spec in specs.items()}
-        return remote_agents(provider, settings, models, self.prices, self.budget, home, servers)
+        return remote_agents(section, models, self.prices, self.budget, home, servers)
+
+
+if TYPE_CHECKING:
+    Backends = BackendsBase
+else:
+    Backends = create_model(
+        "Backends",
+        __base__=BackendsBase,
+        __doc__="The backends of the four roles, and the settings of every backend.",
+        **{
+            name: (section, Field(default_factory=section, description=section.summary))
+            for name, section in SECTIONS.items()
+        },
+    )

@@ -9,16 +9,8 @@ from urllib.request import Request, urlopen
 from schemas import FoundryError
 
 from .factory import Backends
-from .providers.settings import EndpointSettings
+from .providers.settings import ApiSettings, EndpointSettings
 
-_OPENAI = "https://api.openai.com/v1", "/models", "Authorization", "Bearer "
-# Provider's own URL, path of its models, header of a key and what comes before it.
-_APIS = {
-    "openai": _OPENAI,
-    "gemini": ("https://generativelanguage.googleapis.com", "/v1beta/models", "x-goog-api-key", ""),
-    "images": _OPENAI,
-}
-PROVIDERS = tuple(_APIS)
 _REJECTED_KEY = (401, 403)
 
 
@@ -32,10 +24,10 @@ class EndpointHealth:
 
 
 def check_endpoint(
-    backend: str, endpoint: EndpointSettings, key: str | None, timeout_seconds: float
+    backend: ApiSettings, endpoint: EndpointSettings, key: str | None, timeout_seconds: float
 ) -> EndpointHealth:
     """Whether an endpoint of a backend lists its models for a key."""
-    own_url, path, header, prefix = _APIS[backend]
+    own_url, path, header, prefix = backend.api
     url = f"{(endpoint.url or own_url).rstrip('/')}{path}"
     request = Request(url, headers={header: f"{prefix}{key}"} if key else {})
     try:
@@ -47,7 +39,7 @@ def check_endpoint(
         return EndpointHealth(url, problem=problem)
     except (URLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        problem = f"no answer ({reason}): start it, or correct `{backend}.endpoints`"
+        problem = f"no answer ({reason}): start it, or correct `{backend.backend}.endpoints`"
         return EndpointHealth(url, is_reachable=False, problem=problem)
 
 
@@ -63,15 +55,16 @@ def first_failure(
     @cache  # roles share endpoints
     def problem(backend: str, endpoint: EndpointSettings) -> str | None:
         try:
-            health = check_endpoint(backend, endpoint, endpoint.secret(), timeout_seconds)
+            health = check_endpoint(
+                backends.apis[backend], endpoint, endpoint.secret(), timeout_seconds
+            )
         except FoundryError as error:
             return str(error)
         return health.problem and f"{health.url}: {health.problem}"
 
     for role, name in names.items():
         backend = name.partition("/")[0]
-        if backend in PROVIDERS:
-            settings = getattr(backends, backend)
+        if settings := backends.apis.get(backend):
             first = getattr(settings, role, None)
             for model in filter(None, (first or settings, getattr(first, "edit", None))):
                 # A server of ours is started by the first call.

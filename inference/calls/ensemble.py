@@ -7,7 +7,6 @@ is called and journaled separately, so that their answers are stored.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import Field, PositiveFloat
 
@@ -19,13 +18,11 @@ from .hashing import stable_hash
 from .retry import summarize_error
 from .scoring import MakeCall, ScoredAttempt, gather_to_end, score_by_calls
 
-MemberBackend = Literal["sketch", "editscore", "openai", "gemini"]
-
 
 class EnsembleSettings(ConfigModel):
     """The scorers of an ensemble."""
 
-    members: dict[MemberBackend, PositiveFloat] = Field(
+    members: dict[str, PositiveFloat] = Field(
         min_length=2, description="Backend of a scorer -> its weight in the mean"
     )
 

@@ -1,5 +1,6 @@
 """Section `servers` of a profile: models that are served here, and the GPUs that each takes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -177,9 +178,12 @@ class CommandServer(_Server):
 Server = Annotated[AgentServer | ImageServer | CommandServer, Field(discriminator="kind")]
 
 
-def misfit(server: Server, backend: str, model: str) -> str | None:
-    """Why a server cannot serve a backend's model, and what to change; None: it can."""
-    kinds = {"openai": ("agents", "command"), "images": ("images", "command")}.get(backend, ())
+def misfit(server: Server, backend: str, kinds: Sequence[str], model: str) -> str | None:
+    """Why a server cannot serve a backend's model, and what to change; None: it can.
+
+    Args:
+        kinds: of servers that can.
+    """
     if server.kind not in kinds:
         wanted = " or ".join(kinds) or "none: give it a URL or a key"
         return f"is of kind {server.kind}, and backend {backend} needs {wanted}"

@@ -17,6 +17,7 @@ from dagster_project.rehearsal.answers import answer, tagged_answers, whole_answ
 from dagster_project.rehearsal.models import TinyModel, tiny_agent
 from dagster_project.rehearsal.profile import Rehearsal
 from dagster_project.rehearsal.report import FILE
+from inference import questions
 from inference.agent_prompts.formatting import parse_plan, parse_verdict
 from inference.backends.providers import structured
 from inference.backends.providers.structured import CompletionResult, parse_answer
@@ -34,9 +35,9 @@ ANSWERS = [
     structured.ScoreAnswer,
     structured.SemanticsAnswer,
     structured.QualityAnswer,
-    structured.RubricAnswer,
-    structured.JudgementAnswer,
-    structured.ExpansionAnswer,
+    questions.RubricAnswer,
+    questions.JudgementAnswer,
+    questions.ExpansionAnswer,
 ]
 
 
@@ -101,10 +102,10 @@ def test_profiles_of_the_docs_of_generators_load_and_are_rewritten(number, tmp_p
     path.write_text(yaml.safe_dump(rehearsal.values()))
     (tmp_path / rewriting.REGISTRY).write_text(yaml.safe_dump(rehearsal.registry))
     rewritten = load_profile(str(path))
-    assert [name for name, _ in rewritten.images.models()] == [
-        name for name, _ in original.images.models()
+    assert [name for name, _ in rewritten.images.generators()] == [
+        name for name, _ in original.images.generators()
     ]
-    for _, model in rewritten.images.models():
+    for _, model in rewritten.images.generators():
         (endpoint,) = rewritten.images.endpoints_of(model)
         assert "127.0.0.1:1/" in str(endpoint.url) and endpoint.key is None
     assert (rewritten.diffusers.edit is None) == (original.diffusers.edit is None)

@@ -9,8 +9,9 @@ from warehouse import Home
 
 from ...servers.instance import ServerInstance
 from ...servers.settings import AgentServer, ServerSpec
+from ..openai.backend import OpenAISettings
 from ..providers.factory import remote_agents
-from ..providers.settings import AgentModel, EndpointSettings, OpenAISettings
+from ..providers.settings import AgentModel, EndpointSettings
 from .manifest import AgentRole, Answers, CheckpointError, Manifest, PromptName, read_manifest
 
 _PROMPTS: dict[AgentRole, tuple[str, ...]] = {
@@ -71,7 +72,5 @@ def served_agent(
     fields = prompting(role, manifest, answers)
     model = AgentModel(model=manifest.identity, endpoints=[endpoint], **fields)
     servers = {name: ServerInstance.of(spec, home)}
-    agents = remote_agents(
-        "openai", OpenAISettings(), {role: model}, {}, None, home, servers, "checkpoint"
-    )
+    agents = remote_agents(OpenAISettings(), {role: model}, {}, None, home, servers, "checkpoint")
     return agents[role]

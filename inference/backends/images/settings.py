@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, model_validator
 from schemas.yaml_config import added_field
 from warehouse import EncodedImage
 
-from ..providers.settings import EndpointList, EndpointSettings, RemoteGeneratorModel
+from ..providers.settings import ApiSettings, EndpointSettings, RemoteGeneratorModel
 from .dialects import DIALECTS, DialectName, drawn_size, is_openai, problem_with
 
 # Parameters of a request by our names; `seed` comes with each request.
@@ -116,7 +116,7 @@ class ImagesGeneratorModel(RemoteGeneratorModel):
         return self
 
 
-class ImagesSettings(EndpointList):
+class ImagesSettings(ApiSettings):
     """Endpoints with OpenAI's images API, which share one generator's calls."""
 
     endpoints: list[EndpointSettings] = Field(
@@ -127,7 +127,7 @@ class ImagesSettings(EndpointList):
     timeout_seconds: float = Field(300, gt=0, description="Of one request")
     generator: ImagesGeneratorModel | None = Field(None, description="The generator")
 
-    def models(self) -> Iterator[tuple[str, ImagesGeneratorModel]]:
+    def generators(self) -> Iterator[tuple[str, ImagesGeneratorModel]]:
         """The model, or both of a pair, with the key below `images`."""
         if self.generator:
             yield "generator", self.generator
@@ -136,7 +136,7 @@ class ImagesSettings(EndpointList):
 
     @model_validator(mode="after")
     def _dialects_have_what_is_set(self) -> "ImagesSettings":
-        for path, model in self.models():
+        for path, model in self.generators():
             dialect = model.static_dialect(self.endpoints_of(model))
             if dialect and (problem := model.problem(dialect)):
                 raise ValueError(f"{path}.{problem}")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from PIL import Image
 
 from schemas import BadImageError
-from schemas.trajectories import ScoreCalls
+from schemas.trajectories import Role, ScoreCalls
 from warehouse import EncodedImage
 
 from ...agent_prompts.formatting import parse_plan, read_verdict
@@ -326,3 +326,15 @@ def _reduce(
         image = image.copy()
         image.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)
     return encoded if image is encoded.image else EncodedImage.of(image)
+
+
+AGENTS: dict[Role, Any] = {
+    "planner": RemotePlanner,
+    "generator": RemoteGenerator,
+    "critic": RemoteCritic,
+    "scorer": remote_scorer,
+    "expander": RemoteRespondent,
+    "rubric_writer": RemoteRespondent,
+    "judge": RemoteRespondent,
+    "benchmark_judge": RemoteTextRespondent,
+}

@@ -1,17 +1,19 @@
 """Profile settings of models behind an API: endpoints, prices, budget, providers."""
 
 import os
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, JsonValue, PositiveInt, field_validator, model_validator
 
-from schemas.trajectories import ScoreCalls
+from schemas.trajectories import LOOP_ROLES, Role, ScoreCalls
 from schemas.yaml_config import ConfigModel, added_field
+from warehouse import Home
 
 from ...agent_prompts.templates import prompts_of, version_of
 from ...calls.hashing import stable_hash
 from ...roles import BackendError
+from ..backend import Backends, BackendSettings
 from ..checkpoint.encoding import MANY_IMAGES
 
 ScorePart = Literal["semantics", "quality"]
@@ -276,20 +278,66 @@ class BenchmarkJudgeModel(ChatModel):
     )
 
 
-class EndpointList(ConfigModel):
-    """Endpoints that share the calls of a provider's models."""
+class Api(NamedTuple):
+    """How an API lists its models: the provider's own URL, their path, a key's header and what
+    comes before it."""
+
+    url: str
+    models: str
+    header: str
+    prefix: str
+
+
+class ApiSettings(BackendSettings):
+    """A backend behind endpoints, which share the calls of its models.
+
+    Attributes:
+        package: that the adapter needs.
+        served_by: kinds of `servers` that can serve its models.
+    """
+
+    package: ClassVar[str]
+    served_by: ClassVar[tuple[str, ...]] = ()
+    api: ClassVar[Api] = Api("https://api.openai.com/v1", "/models", "Authorization", "Bearer ")
 
     endpoints: list[EndpointSettings] = Field(min_length=1, description=_ENDPOINTS)
+    timeout_seconds: float = Field(180, gt=0, description="Of one request")
 
     def endpoints_of(self, model: RemoteModel | None) -> list[EndpointSettings]:
         """The endpoints of a model: its own, else the provider's."""
         return (model and model.endpoints) or self.endpoints
 
+    def model_of(self, role: Role) -> RemoteModel | None:
+        return getattr(self, role, None)
 
-class ProviderSettings(EndpointList):
+    def models(self) -> Iterator[tuple[str, Role, RemoteModel]]:
+        """Key below the section, role and settings of every model that it names."""
+        for role in LOOP_ROLES:
+            if model := self.model_of(role):
+                yield role, role, model
+
+    def build(self, roles: Sequence[Role], backends: Backends, home: Home) -> Mapping[Any, Any]:
+        return backends.remote_agents(self, {role: self.model_of(role) for role in roles}, home)
+
+    def adapter(self) -> Any:
+        """The `Adapter` of its SDK."""
+        raise NotImplementedError
+
+    def agent(
+        self, role: Role, name: str, client: Any, model: Any, servers: Mapping[str, Any]
+    ) -> Any:
+        """An agent of a kind of its own, called `name` in the ledger; None: the role's usual one.
+
+        Args:
+            client: a `CompletionClient`.
+            servers: the profile's (`ServerInstance`), by name.
+        """
+        return None
+
+
+class ProviderSettings(ApiSettings):
     """A provider: its endpoints, and which of its models play which roles."""
 
-    timeout_seconds: float = Field(180, gt=0, description="Of one request")
     gather_seconds: float = Field(
         5, gt=0, description="A batch is submitted when no request has come for so long"
     )
@@ -305,23 +353,6 @@ class ProviderSettings(EndpointList):
         if self.scorer and self.scorer.form == "tags":
             raise ValueError("scorer.form: no trained agent scores in tags; use schema or json")
         return self
-
-
-def _endpoints(default: EndpointSettings) -> Any:
-    return Field(default=[default], min_length=1, description=_ENDPOINTS)
-
-
-class OpenAISettings(ProviderSettings):
-    """OpenAI, or any endpoint with its API: vLLM, SGLang and others."""
-
-    endpoints: list[EndpointSettings] = _endpoints(EndpointSettings(key="OPENAI_API_KEY"))
-
-
-class GeminiSettings(ProviderSettings):
-    """Google's Gemini API."""
-
-    endpoints: list[EndpointSettings] = _endpoints(EndpointSettings(key="GEMINI_API_KEY"))
-    generator: RemoteGeneratorModel | None = Field(None, description="The generator")
 
 
 class BudgetSettings(ConfigModel):

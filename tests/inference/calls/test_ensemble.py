@@ -219,7 +219,7 @@ def test_profile_binds_members(home, tmp_path):
         (None, "name its members and their weights"),
         ({"sketch": 1}, "at least 2"),
         ({"sketch": 1, "openai": 0}, "greater than 0"),
-        ({"sketch": 1, "checkpoint": 1}, "'sketch', 'editscore'"),
+        ({"sketch": 1, "checkpoint": 1}, "no scorer checkpoint; editscore, gemini, openai, sketch"),
     ],
 )
 def test_invalid_ensemble_settings(members, message):

@@ -10,8 +10,8 @@ from inference.agent_prompts.templates import critic_prompt, planner_turn
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.model import CheckpointModel
 from inference.backends.openai.adapter import chat_arguments
+from inference.backends.openai.backend import OpenAISettings
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
-from inference.backends.providers.settings import OpenAISettings
 from inference.backends.providers.structured import CompletionResult
 from inference.roles import PlanRequest
 from inference.servers.vllm import TEMPLATE, Address, ServableAgent, profile_lines

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from dagster_project.doctor import _image_limits
+from inference.backends.images.backend import ImagesBackend
 from inference.backends.images.limits import find_limits
 from inference.images_server.models import SKETCH
 from inference.loop import check_conditioning
@@ -18,7 +18,7 @@ from tests.inference.backends.images.images_generators import (
 )
 from tests.inference.backends.images.rules_server import rules_server
 from tests.inference.images_server.served_images import LocalReplica, served
-from warehouse import EncodedImage
+from warehouse import EncodedImage, Home
 
 OURS = {"references": 3, "mask": True, "negative_prompt": False, "max_pixels": 4096}
 PROMPT = "A meadow"
@@ -131,7 +131,8 @@ def test_doctor_shows_limits_and_their_source(tmp_path):
             f"  endpoints: [{{url: '{server.url}/v1'}}]\n"
             "  generator: {model: sketch, negative_prompt: fog, edit: {model: gpt-image-2}}\n"
         )
-        first, edit = _image_limits(load_profile(str(path)))
+        profile = load_profile(str(path))
+        first, edit = profile.section(ImagesBackend).check(profile, Home(tmp_path))
     assert first.what == (
         "images.generator takes one image, no negative prompts (told by its server)"
     )
