@@ -20,6 +20,7 @@ from warehouse import EncodedImage
 from warehouse.atomic import atomic_write
 
 from ..curation.comm import read_documents
+from . import files
 from .benchmark import (
     Answer,
     AnswerStep,
@@ -30,17 +31,6 @@ from .benchmark import (
     Metrics,
     Values,
     mean,
-)
-from .files import (
-    answer_files,
-    by_id,
-    check_pictures,
-    parse_rows,
-    read_answers,
-    read_image,
-    system_folder,
-    write_image,
-    write_json,
 )
 from .judge_text import json_objects, read_prompts
 
@@ -213,7 +203,7 @@ class CoMM(Benchmark):
 
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
         official = self._items[item.item_id]
-        images = (read_image(path, item.item_id) for path in official.input_images)
+        images = (files.read_image(path, item.item_id) for path in official.input_images)
         if self._task == 1:
             shown = _shown_texts([[next(images) for _ in step] for step in official.input], answer)
             return [_rating_call(TEXTS, SCORES[1], shown or ["(no texts)"])]
@@ -263,7 +253,7 @@ class CoMM(Benchmark):
         of steps, `(1) Mix the flour. <IMAGE> (2) ...`; the images lie beside it, those of the
         document in `origin/`. The JSON file comes last, so that one that is there is complete.
         """
-        path = system_folder(root, system)
+        path = files.system_folder(root, system)
         for item_id, answer in answers:
             item, folder = self._items[item_id], path / item_id
             first = item.given + 1
@@ -273,18 +263,20 @@ class CoMM(Benchmark):
                 "input_image_list": _copied(folder, "input", 1, item.input_images),
                 "output_gt_image_list": _copied(folder, "output_gt", first, item.reference_images),
                 "prediction_image_list": [
-                    write_image(folder, f"predict_{number}", step.image)
+                    files.write_image(folder, f"predict_{number}", step.image)
                     for number, step in enumerate(answer, first)
                     if step.image is not None
                 ],
             }
-            write_json(folder / _RESULTS, content)
+            files.write_json(folder / _RESULTS, content)
         return path
 
     def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
-        for file in answer_files(source, f"*_task{self._task}/{_RESULTS}"):
-            item_id, results = file.parent.name, read_answers(file, _Results)
-            images = (read_image(file.with_name(n), item_id) for n in results.prediction_image_list)
+        for file in files.answer_files(source, f"*_task{self._task}/{_RESULTS}"):
+            item_id, results = file.parent.name, files.read_answers(file, _Results)
+            images = (
+                files.read_image(file.with_name(n), item_id) for n in results.prediction_image_list
+            )
             yield item_id, tuple(_steps(results.model_output, images))
 
 
@@ -293,16 +285,16 @@ def _load(source: Path, task: Task, benchmark: str) -> dict[str, _CommItem]:
     path = _data_file(source)
     images = path.parent / "images"
     folder = images if images.is_dir() else path.parent
-    documents = parse_rows(path, read_documents(path), _Document)
+    documents = files.parse_rows(path, read_documents(path), _Document)
     items = [item for each in documents if (item := _CommItem(each, task, folder)).has_use]
-    found = by_id(path, benchmark, items, lambda item: item.item_id)
+    found = files.by_id(path, benchmark, items, lambda item: item.item_id)
     pictures = (
         (item.item_id, content.image_path or content.url or "without path or URL", file)
         for item in items
         for content, file in zip(_images_of(item.input), item.input_images, strict=True)
     )
     hint = f"download the images as CoMM's download_images.py does into {images}"
-    check_pictures(path, pictures, hint)
+    files.check_pictures(path, pictures, hint)
     return found
 
 
@@ -310,8 +302,8 @@ def _data_file(source: Path) -> Path:
     if source.is_file():
         return source
     suffixes = (".pt", ".pth", ".json", ".jsonl")
-    files = sorted(p for p in source.glob("*") if p.suffix in suffixes) if source.is_dir() else []
-    found = [path for path in files if "test" in path.stem] or files
+    paths = sorted(p for p in source.glob("*") if p.suffix in suffixes) if source.is_dir() else []
+    found = [path for path in paths if "test" in path.stem] or paths
     if len(found) != 1:
         raise FoundryError(
             f"{source}: has {len(found)} files of CoMM's documents; name the one of the test split"

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from schemas.errors import FoundryError
 from warehouse import EncodedImage
 
+from . import files
 from .benchmark import (
     Answer,
     AnswerStep,
@@ -27,19 +28,6 @@ from .benchmark import (
     Metrics,
     Values,
     mean,
-)
-from .files import (
-    answer_files,
-    by_id,
-    check_pictures,
-    find_file,
-    parse_rows,
-    read_answers,
-    read_image,
-    read_rows,
-    system_folder,
-    write_image,
-    write_json,
 )
 from .judge_text import json_objects, labelled, read_prompts
 
@@ -156,17 +144,17 @@ class Opening(Benchmark):
 
     def __init__(self, source: Path) -> None:
         folders = ("", "OpenING-benchmark", "OpenING-Benchmark")
-        path = find_file(source, folders, ["test_data.jsonl"], "OpENING")
+        path = files.find_file(source, folders, ["test_data.jsonl"], "OpENING")
         self._folder = path.parent
-        rows = parse_rows(path, read_rows(path), _OpeningItem)
-        self._items = by_id(path, self.name, rows, lambda item: item.total_uid)
+        rows = files.parse_rows(path, files.read_rows(path), _OpeningItem)
+        self._items = files.by_id(path, self.name, rows, lambda item: item.total_uid)
         pictures = (
             (item.total_uid, part.image, self._folder / part.image)
             for item in rows
             for part in item.input
             if part.image is not None
         )
-        check_pictures(path, pictures, "unpack OpENING's images beside the file")
+        files.check_pictures(path, pictures, "unpack OpENING's images beside the file")
         self.items = [
             Item(
                 item.total_uid,
@@ -216,12 +204,12 @@ class Opening(Benchmark):
         answer; the pictures lie beside it. The JSON file comes last, so that one that is there is
         complete.
         """
-        folder = system_folder(root, system, SUFFIX)
+        folder = files.system_folder(root, system, SUFFIX)
         for item_id, answer in answers:
             steps = [
                 {
                     "text": step.text,
-                    "image": write_image(folder, f"{item_id}-o-{number}", step.image)
+                    "image": files.write_image(folder, f"{item_id}-o-{number}", step.image)
                     if step.image
                     else None,
                 }
@@ -229,12 +217,12 @@ class Opening(Benchmark):
             ]
             content = self._items[item_id].model_dump(mode="json")
             content["conversations"][1] = {"output": steps}
-            write_json(folder / f"{item_id}.json", content)
+            files.write_json(folder / f"{item_id}.json", content)
         return folder
 
     def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
         # Some systems' official examples are named .jsonl; they are one object as well.
-        for item_id in sorted({file.stem for file in answer_files(source, "*.json*")}):
+        for item_id in sorted({file.stem for file in files.answer_files(source, "*.json*")}):
             yield item_id, read_answer(source, item_id) or ()
 
     def _request(self, item_id: str) -> list[AnswerStep]:
@@ -244,7 +232,7 @@ class Opening(Benchmark):
         return [
             AnswerStep(
                 part.plain_text,
-                read_image(self._folder / part.image, item_id) if part.image else None,
+                files.read_image(self._folder / part.image, item_id) if part.image else None,
             )
             for part in item.input
         ]
@@ -256,11 +244,11 @@ def read_answer(folder: Path, item_id: str) -> Answer | None:
     Raises:
         FoundryError: a damaged file, or a picture that is missing or damaged.
     """
-    files = (folder / f"{item_id}{suffix}" for suffix in (".json", ".jsonl"))
-    file = next((file for file in files if file.is_file()), None)
-    if file is None:
+    paths = (folder / f"{item_id}{suffix}" for suffix in (".json", ".jsonl"))
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
         return None
-    parts = read_answers(file, _AnswerFile).conversations[1].output
+    parts = files.read_answers(path, _AnswerFile).conversations[1].output
     return tuple(_answer_step(folder, item_id, part) for part in parts)
 
 
@@ -311,7 +299,7 @@ def read_duels(path: Path) -> list[Duel]:
     Raises:
         FoundryError: a missing or damaged file or an unknown verdict, in one line.
     """
-    rows = parse_rows(path, read_rows(path), _DuelRow)
+    rows = files.parse_rows(path, files.read_rows(path), _DuelRow)
     duels = {(row.data_id, row.system_a.name, row.system_b.name): row.winner for row in rows}
     return [Duel(*compared, winner) for compared, winner in duels.items()]
 
@@ -321,7 +309,7 @@ def _answer_step(folder: Path, item_id: str, part: _Part) -> AnswerStep:
         return AnswerStep(part.plain_text)
     # Like the official scorer: by its name alone, beside the file.
     name = part.image.replace("\\", "/").rsplit("/", 1)[-1]
-    return AnswerStep(part.plain_text, read_image(folder / name, item_id))
+    return AnswerStep(part.plain_text, files.read_image(folder / name, item_id))
 
 
 def _call(name: str, shown: dict[str, Sequence[AnswerStep]]) -> JudgeCall:

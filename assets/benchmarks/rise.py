@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from warehouse import EncodedImage
 
+from . import files
 from .benchmark import Item, ItemMetrics, JudgeCall, Metrics, Values
-from .files import by_id, check_pictures, find_file, parse_rows, read_image, read_rows
 from .judge_text import grade, read_prompts
 from .single_image import SingleImageBenchmark
 
@@ -105,14 +105,14 @@ class Rise(SingleImageBenchmark):
     def __init__(self, source: Path, scorer: Scorer) -> None:
         self.name = "rise" if scorer == "original" else "rise-fixed"
         self._scorer = scorer
-        path = find_file(source, ("", "data"), _FILES, "RISEBench")
+        path = files.find_file(source, ("", "data"), _FILES, "RISEBench")
         self._folder = path.parent
-        rows = parse_rows(path, read_rows(path), _RiseItem)
-        self._items = by_id(path, self.name, rows, lambda item: item.index)
+        rows = files.parse_rows(path, files.read_rows(path), _RiseItem)
+        self._items = files.by_id(path, self.name, rows, lambda item: item.index)
         pictures = [
             (i.index, name) for i in rows for name in (i.image, i.reference_picture) if name
         ]
-        check_pictures(
+        files.check_pictures(
             path,
             ((item_id, name, self._folder / name) for item_id, name in pictures),
             "unpack RISEBench's pictures beside the file",
@@ -198,7 +198,7 @@ class Rise(SingleImageBenchmark):
         return not self._flagged
 
     def _picture(self, item: _RiseItem, name: str) -> EncodedImage:
-        return read_image(self._folder / name, item.index)
+        return files.read_image(self._folder / name, item.index)
 
     def _consistency_call(self, name: str, item: _RiseItem, image: EncodedImage) -> JudgeCall:
         # As in the official script, a reference picture also takes the place of the given one here.

@@ -13,6 +13,7 @@ from schemas.errors import FoundryError
 from warehouse import EncodedImage
 from warehouse.atomic import atomic_write
 
+from . import files
 from .benchmark import (
     NOTHING_ASKED,
     Answer,
@@ -23,7 +24,6 @@ from .benchmark import (
     Metrics,
     Values,
 )
-from .files import read_image, system_folder
 
 
 class SingleImageBenchmark(Benchmark):
@@ -56,7 +56,7 @@ class SingleImageBenchmark(Benchmark):
 
     def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
         """Write the last picture of every answer; an answer without one has no file."""
-        folder = system_folder(root, system)
+        folder = files.system_folder(root, system)
         for item_id, answer in answers:
             file = folder / self.picture_folder(item_id) / f"{item_id}.png"
             images = [step.image for step in answer if step.image is not None]
@@ -83,4 +83,4 @@ class SingleImageBenchmark(Benchmark):
                 )
         for item_id in folders:
             if item_id in found:
-                yield item_id, (AnswerStep("", read_image(found[item_id], item_id)),)
+                yield item_id, (AnswerStep("", files.read_image(found[item_id], item_id)),)

@@ -22,10 +22,9 @@ from schemas.errors import FoundryError
 from warehouse import EncodedImage
 from warehouse.atomic import atomic_write
 
+from . import files
 from .benchmark import Answer, AnswerStep, ExactlyJudged, Item, ItemMetrics, Metrics, Values, mean
-from .files import answer_files, read_answers, read_image, system_folder, write_json
-from .sketch_shapes import write_task
-from .sketch_tasks import MAX_DIFFICULTY, SHAPES, SKILLS, Task
+from .sketch_tasks import MAX_DIFFICULTY, SHAPES, SKILLS, Task, write_task
 
 _METRICS = ("success", "met")
 _BACKGROUND = "background"  # the question whether the last picture has the right one
@@ -122,7 +121,7 @@ class SketchBenchmark(ExactlyJudged):
 
     def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
         """`<root>/<system>/<item id>.json` has the steps, the pictures lie beside it."""
-        folder = system_folder(root, system)
+        folder = files.system_folder(root, system)
         for item_id, answer in answers:
             steps = []
             for number, step in enumerate(answer, 1):
@@ -130,26 +129,26 @@ class SketchBenchmark(ExactlyJudged):
                 if step.image and name:
                     atomic_write(folder / name, step.image.as_png.data)
                 steps.append({"text": step.text, "image": name})
-            write_json(folder / f"{item_id}.json", {"steps": steps})
+            files.write_json(folder / f"{item_id}.json", {"steps": steps})
         return folder
 
     def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
-        for path in answer_files(source, "*.json"):
-            steps = read_answers(path, _Answer).steps
+        for path in files.answer_files(source, "*.json"):
+            steps = files.read_answers(path, _Answer).steps
             yield path.stem, tuple(_answer_step(path, step) for step in steps)
 
 
 def _answer_step(path: Path, step: _Step) -> AnswerStep:
     if step.image is None:
         return AnswerStep(step.text)
-    return AnswerStep(step.text, read_image(path.with_name(Path(step.image).name), path.stem))
+    return AnswerStep(step.text, files.read_image(path.with_name(Path(step.image).name), path.stem))
 
 
 def _write_pictures(folder: Path, item_id: str, scenes: Sequence[Scene]) -> tuple[Path, ...]:
     """Files of the scenes, named by their content, so that one that is there is the right one."""
     pictures = [EncodedImage.of(render(scene)) for scene in scenes]
-    files = tuple(folder / f"{item_id}-{picture.sha256[:12]}.png" for picture in pictures)
-    for file, picture in zip(files, pictures, strict=True):
-        if not file.exists():
-            atomic_write(file, picture.data)
-    return files
+    paths = tuple(folder / f"{item_id}-{picture.sha256[:12]}.png" for picture in pictures)
+    for path, picture in zip(paths, pictures, strict=True):
+        if not path.exists():
+            atomic_write(path, picture.data)
+    return paths

@@ -17,6 +17,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from schemas.errors import FoundryError
 from warehouse import EncodedImage
 
+from . import files
 from .benchmark import (
     Answer,
     AnswerStep,
@@ -27,16 +28,6 @@ from .benchmark import (
     Metrics,
     Values,
     mean,
-)
-from .files import (
-    by_id,
-    parse_rows,
-    read_answers,
-    read_image,
-    read_rows,
-    system_folder,
-    write_image,
-    write_json,
 )
 from .judge_text import json_objects, read_prompts
 
@@ -126,9 +117,9 @@ class UEval(Benchmark):
         items = [
             item
             for path in _files(source)
-            for item in parse_rows(path, read_rows(path, columns), _UEvalItem)
+            for item in files.parse_rows(path, files.read_rows(path, columns), _UEvalItem)
         ]
-        self._items = by_id(source, self.name, items, lambda item: item.id)
+        self._items = files.by_id(source, self.name, items, lambda item: item.id)
         self.items = [Item(item.id, item.task, item.prompt) for item in items]
 
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
@@ -190,28 +181,28 @@ class UEval(Benchmark):
         The scorer looks for relative paths from the folder that it is started in, so it is started
         in `root`. The file comes last, so that one that is there is complete.
         """
-        folder = system_folder(root, system, "_images")
+        folder = files.system_folder(root, system, "_images")
         rows = [
             {
                 "id": item_id,
                 "text_answer": _text(answer),
                 "image_answer": [
-                    f"{folder.name}/{write_image(folder, f'{item_id}_{number}', image)}"
+                    f"{folder.name}/{files.write_image(folder, f'{item_id}_{number}', image)}"
                     for number, image in enumerate(_images(answer), 1)
                 ],
             }
             for item_id, answer in answers
         ]
         path = root / f"{system}.json"
-        write_json(path, rows)
+        files.write_json(path, rows)
         return path
 
     def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
         """Of an item twice the last: all the text with the first image, then the others."""
-        rows = {row.id: row for row in read_answers(source, list[_AnswerRow])}
+        rows = {row.id: row for row in files.read_answers(source, list[_AnswerRow])}
         for row in rows.values():
             images: list[EncodedImage | None] = [
-                read_image(_found(source, path), row.id) for path in row.images
+                files.read_image(_found(source, path), row.id) for path in row.images
             ]
             first, *others = images or [None]
             yield row.id, (AnswerStep(row.text or "", first), *(AnswerStep("", i) for i in others))

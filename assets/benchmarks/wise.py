@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from warehouse import EncodedImage
 
+from . import files
 from .benchmark import Item, ItemMetrics, JudgeCall, Metrics, Values, mean
-from .files import by_id, find_file, parse_rows, read_rows
 from .judge_text import grade, read_prompts
 from .single_image import SingleImageBenchmark
 
@@ -101,11 +101,17 @@ class Wise(SingleImageBenchmark):
         self.name = f"wise-{version}"
         self._version, self._protocol = version, _PROTOCOLS[version]
         names = [f"{area}{self._protocol.suffix}.json" for area in _AREAS]
-        first = find_file(source, self._protocol.folders, names[:1], f"WISE ({version})")
-        files = [first.with_name(name) for name in names]
-        prompts = [each for file in files for each in parse_rows(file, read_rows(file), _Prompt)]
+        first = files.find_file(source, self._protocol.folders, names[:1], f"WISE ({version})")
+        paths = [first.with_name(name) for name in names]
+        prompts = [
+            each
+            for path in paths
+            for each in files.parse_rows(path, files.read_rows(path), _Prompt)
+        ]
         prompts.sort(key=lambda prompt: prompt.prompt_id)
-        self._prompts = by_id(source, self.name, prompts, lambda prompt: str(prompt.prompt_id))
+        self._prompts = files.by_id(
+            source, self.name, prompts, lambda prompt: str(prompt.prompt_id)
+        )
         self.items = [
             Item(item_id, self._group_of(prompt.prompt_id), prompt.prompt)
             for item_id, prompt in self._prompts.items()

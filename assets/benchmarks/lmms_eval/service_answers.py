@@ -15,46 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lmms_eval.tasks.ueval.utils import (
-    ueval_aggregation,
-    ueval_doc_to_target,
-    ueval_doc_to_text,
-    ueval_image_score_aggregation,
-    ueval_process_results,
-    ueval_text_score_aggregation,
-)
-from lmms_eval.tasks.WISE.utils import (
-    wise_aggregate_biology,
-    wise_aggregate_chemistry,
-    wise_aggregate_culture,
-    wise_aggregate_overall_wiscore,
-    wise_aggregate_physics,
-    wise_aggregate_space,
-    wise_aggregate_time,
-    wise_doc_to_target,
-    wise_doc_to_text,
-    wise_process_results,
-)
-
-__all__ = [
-    "no_pictures",
-    "ueval_aggregation",
-    "ueval_doc_to_target",
-    "ueval_doc_to_text",
-    "ueval_image_score_aggregation",
-    "ueval_results",
-    "ueval_text_score_aggregation",
-    "wise_aggregate_biology",
-    "wise_aggregate_chemistry",
-    "wise_aggregate_culture",
-    "wise_aggregate_overall_wiscore",
-    "wise_aggregate_physics",
-    "wise_aggregate_space",
-    "wise_aggregate_time",
-    "wise_doc_to_target",
-    "wise_doc_to_text",
-    "wise_results",
-]
+# The task files name functions of these as well.
+from lmms_eval.tasks.ueval.utils import *  # noqa: F403
+from lmms_eval.tasks.ueval.utils import ueval_process_results
+from lmms_eval.tasks.WISE.utils import *  # noqa: F403
+from lmms_eval.tasks.WISE.utils import wise_process_results
 
 PICTURES = "INTERLEAVE_LMMS_EVAL_PICTURES"  # folder of the answers' pictures; default: a new one
 _PICTURE = re.compile(r"!\[[^\]\n]*\]\(data:image/([a-z]+);base64,([A-Za-z0-9+/=]+)\)")

@@ -78,46 +78,37 @@ def _temperatures(judge):
     return {json.loads(request)["temperature"] for request in judge.asked}
 
 
-def test_comms_judge_has_its_protocols_temperature(capsys, judge, profile, tmp_path):
-    source = write_comm(tmp_path, [comm_document()], images=False)
-    options = ("--profile", profile, "--home", tmp_path / "home", "--source", source)
+def test_other_systems_answers_are_imported(capsys, judge, profile, tmp_path):
+    """To CoMM's documents, whose judge has the temperature of its protocol."""
+    home, folder = Home(str(tmp_path / "home")), tmp_path / "other" / "17_task4"
+    source = write_comm(tmp_path, [comm_document(), comm_document("18")], images=False)
+    folder.mkdir(parents=True)
+    Image.new("RGB", (64, 64), "green").save(folder / "1.png")
+    answer = {"model_output": "(1) Done. <IMAGE>", "prediction_image_list": ["1.png"]}
+    (folder / "results.json").write_text(json.dumps(answer))
+    other = ("--answers", folder.parent, "--system", "other")
+    options = ("--profile", profile, "--home", home.root, "--source", source, *other)
     done = interleave(capsys, "evaluate", "comm-task4", *options, "--judge", "openai/m")
     assert done.returncode == 0, done.stderr
+    rows = home.lake.read(BENCHMARK_ANSWERS).to_pylist()
+    assert [row["status"] for row in rows] == ["imported", "missing"]
+    assert {row["system"] for row in rows} == {"other"}
     assert _temperatures(judge) == {1}
     chosen = {"backend": "openai", "model": {"model": "m", "temperature": 0.3}}
     assert BenchmarkJudgeSettings.model_validate(chosen).at(1).model.temperature == 0.3
 
 
-def test_other_systems_answers_are_imported(capsys, judge, profile, source, tmp_path):
-    home, folder = Home(str(tmp_path / "home")), tmp_path / "Other_output"
-    folder.mkdir()
-    Image.new("RGB", (64, 64), "green").save(folder / "0301001-o-0.png")
-    made = opening_record(1, REQUEST)
-    made["conversations"][1]["output"] = [{"text": "Done.", "image": "0301001-o-0.png"}]
-    (folder / "0301001.json").write_text(json.dumps(made))
-    other = ("--answers", folder, "--system", "other")
-    options = ("--profile", profile, "--home", home.root, "--source", source, *other)
-    done = interleave(capsys, "evaluate", "opening", *options, "--judge", "openai/m")
-    assert done.returncode == 0, done.stderr
-    rows = home.lake.read(BENCHMARK_ANSWERS).to_pylist()
-    assert [row["status"] for row in rows] == ["imported", "missing", "missing"]
-    assert {row["system"] for row in rows} == {"other"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
+def test_mistakes_are_one_line(capsys, tmp_path):
+    for arguments, problem in (
         (["nothing"], "no benchmark nothing; there are: ueval"),
         (["opening"], "needs its official files: name their folder with --source"),
         (["opening", "--system", "other"], "need --answers FOLDER and --system NAME"),
         ([], "name a benchmark, such as sketch-interleaved"),
         (["sketch-edits", "--judge", "elsewhere/m"], "give BACKEND/MODEL"),
-    ],
-)
-def test_mistakes_are_one_line(capsys, tmp_path, arguments, problem):
-    done = interleave(capsys, "evaluate", *arguments, "--home", tmp_path / "home")
-    assert done.returncode == 1 and problem in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    ):
+        done = interleave(capsys, "evaluate", *arguments, "--home", tmp_path / "home")
+        assert done.returncode == 1 and problem in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_an_estimate_calls_nobody(capsys, judge, profile, source, tmp_path):
@@ -153,9 +144,9 @@ def test_sketch_benchmarks_need_no_judge_and_no_files(capsys, tmp_path):
     assert {row["unscored"] for row in rows} == {0.0}
     with_inputs = home.lake.read(BENCHMARK_ANSWERS).to_pylist()
     assert all(home.images.get(name) for row in with_inputs for name in row["input_images"])
-    other = ("--seed", 3, "--limit", 5, "--home", home.root)
-    assert interleave(capsys, "evaluate", "sketch-edits", *other).returncode == 0
-    assert len(home.lake.partitions(BENCHMARK_RESULTS)) == 2, "other items are another benchmark"
+    other = ("--seed", 3, "--limit", 5, "--estimate", "--home", home.root)
+    named = interleave(capsys, "evaluate", "sketch-edits", *other)
+    assert "sketch-edits-seed3.sketch-" in named.stdout, "other items are another benchmark"
 
 
 def test_benchmarks_of_a_profile_are_assets(capsys, tmp_path):

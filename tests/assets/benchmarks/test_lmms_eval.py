@@ -94,7 +94,10 @@ def test_task_files_name_functions_that_are_there():
         names = [
             line.rpartition(".")[2] for line in path.read_text().splitlines() if "!func" in line
         ]
-        assert names and all(f'"{name}"' in source for name in names)
+        ours = {
+            name for name in names if not name.startswith(("ueval_", "wise_")) or "results" in name
+        }
+        assert ours and all(f"def {name}(" in source for name in ours)
         plain = path.read_text().replace("!function ", "")
         assert yaml.safe_load(plain)["task"] == path.stem
 
