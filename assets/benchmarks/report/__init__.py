@@ -135,10 +135,10 @@ def _extremes(runs: Sequence[Run], metric: str) -> tuple[list[str], list[str]]:
     """Items that the second run wins most clearly, and those that it loses."""
     if len(runs) < 2:
         return [], []
-    ordered = item_differences(runs[0], runs[1], metric)
-    half = _SHOWN_ITEMS // 2
-    wins = [item for item, gap in reversed(ordered) if gap > 0][:half]
-    return wins, [item for item, gap in ordered if gap < 0][:half]
+    gaps, half = item_differences(runs[0], runs[1], metric), _SHOWN_ITEMS // 2
+    ordered = sorted(gaps, key=lambda item: gaps[item])
+    wins = [item for item in reversed(ordered) if gaps[item] > 0]
+    return wins[:half], [item for item in ordered if gaps[item] < 0][:half]
 
 
 @dataclass(frozen=True)

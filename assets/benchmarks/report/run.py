@@ -160,11 +160,10 @@ def compare_runs(first: Run, second: Run) -> list[Difference]:
     return [each for each in differences if each]
 
 
-def item_differences(first: Run, second: Run, metric: str) -> list[tuple[str, float]]:
-    """Items that both have with the second's value minus the first's, largest losses first."""
+def item_differences(first: Run, second: Run, metric: str) -> dict[str, float]:
+    """Items that both have with the second's value minus the first's."""
     before, after = first.values(metric), second.values(metric)
-    common = [(item, after[item] - before[item]) for item in before if item in after]
-    return sorted(common, key=lambda each: each[1])
+    return {item: after[item] - before[item] for item in before if item in after}
 
 
 def run_names(home: Home) -> list[str]:
@@ -172,7 +171,7 @@ def run_names(home: Home) -> list[str]:
 
 
 def _difference(first: Run, second: Run, metric: str) -> Difference | None:
-    gaps = [gap for _, gap in item_differences(first, second, metric)]
+    gaps = list(item_differences(first, second, metric).values())
     if not gaps:
         return None
     wins, losses = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
