@@ -26,7 +26,7 @@ from assets.core.node import NODES, Node, lineage
 from assets.curation.exports.publisher import export_checks
 from inference.backends.checkpoint.manifest import RECORD
 from inference.review_log import restore_reviews
-from schemas import TABLES, BadImageError, FoundryError, StorageError, Table
+from schemas import TABLES, BadImageError, FoundryError, Table
 from schemas.reviews import REVIEWS
 from schemas.training import CHECKPOINTS
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
@@ -34,10 +34,8 @@ from training.registry import CheckpointRegistry
 from training.verification import checkpoint_checks
 from warehouse import EncodedImage, Home, Journal
 from warehouse.atomic import atomic_write
-from warehouse.compaction import JOURNALS
 from warehouse.journal import COMPRESSED, LINES, compress, decompress
 from warehouse.lake import REQUESTS
-from warehouse.merged_files import MERGED, merged_file
 from warehouse.storage import storage_errors
 from warehouse.verify import (
     Check,
@@ -143,27 +141,17 @@ class Repair:
             ((TABLES[name], partition) for name, partition in subjects),
             key=lambda each: (each[0].name, each[1]),
         )
-        paths = {(table, name): self._path(table, name) for table, name in damaged}
-        moved: dict[str, bytes | None] = {}
-        for (table, name), path in paths.items():
-            if path not in moved:  # several partitions may be in a merged file
-                moved[path] = self._move_away(table, name, path)
-        for table, name in list(paths):
-            if name.startswith(MERGED):
-                missing = _merged_shards(self.home, table, name)
-                paths |= {(table, each): paths[table, name] for each in missing}
-                damaged += [(table, each) for each in missing]
-        damaged = [(table, name) for table, name in damaged if not name.startswith(MERGED)]
-        for table, name in damaged:
+        files = [(table, name, self.home.lake.file(table, name)) for table, name in damaged]
+        moved = {file: self._move_away(file) for _, _, file in files}
+        for table, name, file in files:
             if make := self._maker(table, name):
-                self._announced(self.home.lake.file(table, name), make)
+                self._announced(file, make)
         for node in lineage():
             for partition in _owned(node, damaged) if node.group in _DERIVED else ():
                 self._make_again(node, partition)
-        for table, name in damaged:
-            path = paths[table, name]
-            data = moved[path]
-            if data is not None and not self._is_stored(table, name):
+        for _, _, file in files:
+            data, path = moved[file], self._relative(file)
+            if data is not None and not self.home.storage.exists(path):
                 self.home.storage.write(path, data)  # its damage is named by all who read it
 
     def _maker(self, table: Table, partition: str) -> Callable[[], object] | None:
@@ -213,34 +201,15 @@ class Repair:
                 if not source.exists():
                     shutil.move(target, source)
 
-    def _path(self, table: Table, partition: str) -> str:
-        """Path of a partition's file, or that of a merged one, below the home's root."""
-        if partition.startswith(MERGED):
-            return f"lake/{table.name}/{partition}"
-        return self._relative(self.home.lake.file(table, partition))
-
-    def _is_stored(self, table: Table, partition: str) -> bool:
-        if partition == "_schema":
-            return self.home.storage.exists(self._path(table, partition))
-        return self.home.lake.exists(table, partition)
-
-    def _move_away(self, table: Table, partition: str, path: str) -> bytes | None:
+    def _move_away(self, url: str) -> bytes | None:
         """Move a table's file to the quarantine; its bytes, or None where it is gone."""
-        lake, storage = self.home.lake, self.home.storage
-        merged = path.partition(f"/{MERGED}/")[2]
-        try:
-            with suppress(StorageError):  # whose footer is damaged
-                if merged:
-                    lake.unmerge(table, merged)
-            data = storage.read(path)
-        except FileNotFoundError:
-            return None
-        self._quarantine(storage.url(path), data)
-        if merged_file(table, partition) and not merged:
-            lake.delete(table, partition)  # an older state of it may be in a merged file
-        else:
-            storage.delete(path)
-        return data
+        path = self._relative(url)
+        with suppress(FileNotFoundError):
+            data = self.home.storage.read(path)
+            self._quarantine(url, data)
+            self.home.storage.delete(path)
+            return data
+        return None
 
     def _quarantine(self, url: str, data: bytes) -> None:
         target = self.folder / self._relative(url).lstrip("/")
@@ -278,15 +247,6 @@ def _without_damaged_lines(data: bytes, file: str) -> bytes:
     numbered = enumerate(lines.split(b"\n")[:-1], 1)
     intact = b"".join(line + b"\n" for number, line in numbered if number not in damaged)
     return compress(intact) if is_compressed else intact
-
-
-def _merged_shards(home: Home, table: Table, file: str) -> list[str]:
-    """Partitions that a merged file may have had, and that are nowhere else."""
-    shards = [(asset, shard) for asset in JOURNALS for shard in home.journals(asset)]
-    names = {name for asset, shard in shards for name in (shard, f"{asset}-{shard}")}
-    file = file.removeprefix(f"{MERGED}/")
-    found = [name for name in sorted(names) if merged_file(table, name) == file]
-    return [name for name in found if not home.lake.exists(table, name)]
 
 
 def _owned(node: Node, damaged: Iterable[tuple[Table, str]]) -> set[str | None]:

@@ -48,10 +48,6 @@ class Table:
         version: schema version, raised when a stored column changes its meaning, name or type.
         sharded: one partition per shard, else the single partition `all`.
         references: foreign keys, checked by asset checks.
-        renamed: (old, new) names of columns that `version` renamed. With them, partitions of the
-            version before are read, under the new names.
-        added: nullable columns that `version` added. With them, partitions of the version before
-            are read, with nulls.
     """
 
     name: str
@@ -60,8 +56,6 @@ class Table:
     version: int = 1
     sharded: bool = False
     references: tuple[ForeignKey, ...] = ()
-    renamed: tuple[tuple[str, str], ...] = ()
-    added: tuple[str, ...] = ()
 
     @property
     def description(self) -> str:

@@ -149,7 +149,6 @@ CRITIC_SFT = Table(
     key=("row_id",),
     version=2,
     references=(TO_PROMPT, _TO_STEP, TO_ATTEMPT),
-    added=("decided_by",),
 )
 CRITIC_RL = Table(
     "critic_rl",
@@ -157,7 +156,6 @@ CRITIC_RL = Table(
     key=("row_id",),
     version=2,
     references=(TO_PROMPT, _TO_STEP, TO_ATTEMPT),
-    added=("decided_by",),
 )
 CRITIC_DPO = Table("critic_dpo", CriticDpoRow, key=("row_id",), references=(TO_PROMPT, TO_ATTEMPT))
 PLANNER_SFT = Table("planner_sft", PlannerSftRow, key=("row_id",), references=(TO_PROMPT,))

@@ -55,11 +55,4 @@ class GenerationRow(Row):
     started_at: datetime = Field(description="Start of the request, UTC")
 
 
-GENERATIONS = Table(
-    "generations",
-    GenerationRow,
-    key=("generation_id",),
-    version=2,
-    sharded=True,
-    renamed=(("door", "channel"),),
-)
+GENERATIONS = Table("generations", GenerationRow, key=("generation_id",), version=2, sharded=True)

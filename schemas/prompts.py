@@ -105,9 +105,7 @@ TO_PROMPT = ForeignKey(("prompt_id",), "prompts", ("prompt_id",))
 CATEGORIES = Table("categories", CategoryRow, key=("pack", "subcategory"))
 VOCABULARY = Table("vocabulary", VocabularyRow, key=("pack", "bank", "kind", "term"))
 VOCABULARY_PROPOSALS = Table("vocabulary_proposals", ProposalRow, key=("pack", "bank", "number"))
-TEMPLATES = Table(
-    "templates", TemplateRow, key=("pack", "template_id"), version=2, added=("composite",)
-)
+TEMPLATES = Table("templates", TemplateRow, key=("pack", "template_id"), version=2)
 PROMPTS = Table(
     "prompts",
     PromptRow,
@@ -115,7 +113,6 @@ PROMPTS = Table(
     version=2,
     sharded=True,
     references=(_TO_CATEGORY, _TO_TEMPLATE),
-    added=("input_image_texts",),
 )
 PROMPT_AUDITS = Table(
     "prompt_audits", PromptAuditRow, key=("prompt_id", "auditor"), references=(TO_PROMPT,)

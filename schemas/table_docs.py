@@ -29,8 +29,7 @@ _TITLE = """\
 Every table of the lake, and the views over them. This page is generated from `schemas/`
 (`python -m schemas.table_docs > docs/tables.md`): change descriptions there.
 
-Rows are Parquet files `lake/<table>/<partition>/part-0.parquet`, or after `interleave compact` in
-merged files, `lake/<table>/_merged/*.parquet`; the partition is the shard
+Rows are Parquet files `lake/<table>/<partition>/part-0.parquet`; the partition is the shard
 (`sketchbook-0000`) of tables partitioned by shard, and `all` for the others. Each file carries its
 table's name and schema version and a hash of its rows, and every column its description. Query with
 `interleave sql "..."`, with `interleave_foundry.query("...")` from pandas, or open

@@ -103,17 +103,8 @@ class ReportedRecipeRow(Row):
     reported_at: datetime = Field(description="When they were first reported, UTC")
 
 
-CHECKPOINTS = Table(
-    "checkpoints",
-    CheckpointRow,
-    key=("name", "version"),
-    version=2,
-    sharded=True,
-    added=("source",),
-)
-ROLLOUTS = Table(
-    "rollouts", RolloutRow, key=("rollout_id",), version=2, sharded=True, added=("generator",)
-)
+CHECKPOINTS = Table("checkpoints", CheckpointRow, key=("name", "version"), version=2, sharded=True)
+ROLLOUTS = Table("rollouts", RolloutRow, key=("rollout_id",), version=2, sharded=True)
 RUBRICS = Table("rubrics", RubricRow, key=("prompt_id", "kind", "number"), references=(TO_PROMPT,))
 REPORTED_RECIPES = Table(
     "reported_recipes", ReportedRecipeRow, key=("name", "version"), sharded=True
@@ -124,5 +115,4 @@ EVALUATIONS = Table(
     key=("benchmark", "variant", "training_seed", "metric", "item_id"),
     version=2,
     sharded=True,
-    added=("prompt_id", "training_seed"),
 )

@@ -183,13 +183,7 @@ ATTEMPTS = Table(
     "attempts", AttemptRow, key=ATTEMPT_KEY, sharded=True, references=(TO_PROMPT, TO_TRAJECTORY)
 )
 SCORES = Table(
-    "scores",
-    ScoreRow,
-    key=ATTEMPT_KEY,
-    version=2,
-    sharded=True,
-    references=(TO_ATTEMPT,),
-    added=("calls",),
+    "scores", ScoreRow, key=ATTEMPT_KEY, version=2, sharded=True, references=(TO_ATTEMPT,)
 )
 MEMBER_SCORES = Table(
     "member_scores",
@@ -198,9 +192,6 @@ MEMBER_SCORES = Table(
     version=2,
     sharded=True,
     references=(TO_ATTEMPT,),
-    added=("calls",),
 )
-MODEL_CALLS = Table(
-    "model_calls", ModelCallRow, key=("call_id",), version=2, sharded=True, added=("estimated_usd",)
-)
+MODEL_CALLS = Table("model_calls", ModelCallRow, key=("call_id",), version=2, sharded=True)
 QUARANTINE = Table("quarantine", QuarantineRow, key=("prompt_id", "stage"), sharded=True)

@@ -45,6 +45,13 @@ class Home:
 
     @cached_property
     def lake(self) -> Lake:
+        """Its tables; StorageError: it was made by a version that merged table files."""
+        merged = self.storage.child("lake/scores/_merged")
+        if any(not name.startswith("_") for name in merged.names(".parquet")):
+            raise StorageError(
+                f"{merged.url()} was merged by an earlier version, which this one does not read: "
+                "start a new home; journals/ and images/ copied there spare it the calls"
+            )
         index = None if self.root.startswith("memory:") else self.local / "partitions.sqlite"
         return Lake(self.storage.child("lake"), PartitionIndex(index))
 

@@ -1,7 +1,8 @@
 """The lake: tables as Parquet files, one per partition, replaced atomically."""
 
+import mmap
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from glob import escape
@@ -11,32 +12,11 @@ import pyarrow as pa
 
 from schemas import Row, StorageError, Table
 
-from .checksums import is_sealed_intact
 from .content_hash import content_hash
-from .merged_files import DELETED, MERGED, MERGED_NAMES, merged_file, merged_path, write_merged
 from .partition_index import PartitionIndex, PartitionInfo
-from .partition_reader import (
-    PART,
-    REQUESTS,
-    SCHEMA,
-    PartitionReader,
-    deleted_path,
-    own_path,
-    stored_path,
-)
 from .storage import FileState, Storage
-from .stored_partition import StoredPartition
-from .table_files import (
-    conform_rows,
-    current_rows,
-    encode_rows,
-    encode_stream,
-    given_names,
-    names_by_stored,
-    readable_hash,
-    readable_versions,
-    selected_schema,
-)
+from .stored_partition import PART, REQUESTS, SCHEMA, StoredPartition, partition_path, stored_path
+from .table_files import conform_rows, encode_rows, encode_stream, is_intact
 
 __all__ = ["ALL", "REQUESTS", "Lake", "Listing", "Listings", "WriteResult"]
 
@@ -53,16 +33,9 @@ class Listing:
 
     @cached_property
     def hashes(self) -> dict[str, str]:
-        """Content hash of each partition that has one of a readable version, in their order."""
-        infos, versions = self.infos, readable_versions(self.table)
-        return {
-            name: info.content_hash
-            for name in sorted(infos)
-            if (info := infos[name])
-            and info.content_hash
-            and info.schema_version in versions
-            and _in_lineage(name)
-        }
+        """Content hash of each partition of the lineage that has one, in their order."""
+        found = {name: _hash(self.table, info) for name, info in sorted(self.infos.items())}
+        return {name: digest for name, digest in found.items() if digest and _in_lineage(name)}
 
 
 Listings = dict[str, Listing]
@@ -81,18 +54,11 @@ class WriteResult:
 
 @dataclass(frozen=True)
 class Lake:
-    """Tables below one root; safe for concurrent readers, and for writers of other partitions.
-
-    A partition is a file of its own, or a part of a merged file (`merged_files.py`).
-    """
+    """Tables below one root; safe for concurrent readers, and for writers of other partitions."""
 
     storage: Storage
     index: PartitionIndex
     _listings: list[Listings] = field(default_factory=list, init=False, compare=False)
-
-    @cached_property
-    def _reader(self) -> PartitionReader:
-        return PartitionReader(self.storage)
 
     @contextmanager
     def listed_in(self, listings: Listings) -> Iterator[None]:
@@ -113,8 +79,6 @@ class Lake:
         """Replace a partition, unless its content is the same.
 
         A reader is read batch by batch into a temporary file, so its rows need not fit in memory.
-        Arrow rows may lack columns of `Table.added`: they become nulls, and the content hash is
-        that of rows of the version before.
 
         Raises:
             SchemaMismatchError: the rows do not have the table's columns and types.
@@ -122,16 +86,13 @@ class Lake:
         """
         if isinstance(rows, pa.RecordBatchReader):
             return self._write_stream(table, rows, partition)
-        path = own_path(table, partition)
+        path = partition_path(table, partition)
         url = self.storage.url(path)
         data = conform_rows(table, rows, partition)
-        hashed = data.select(given_names(table, rows)) if isinstance(rows, pa.Table) else data
-        count, digest = data.num_rows, content_hash(hashed)
+        count, digest = data.num_rows, content_hash(data)
         if self.content_hash(table, partition) == digest:
             return WriteResult(count, digest, url, changed=False)
-        encoded = encode_rows(data, digest)
-        with self.storage.locked():
-            state = self.storage.write(path, encoded)
+        state = self.storage.write(path, encode_rows(data, digest))
         self._record(table, partition, state, PartitionInfo(digest, str(table.version), count))
         return WriteResult(count, digest, url)
 
@@ -152,11 +113,13 @@ class Lake:
             SchemaMismatchError: a partition has a schema version that cannot be read.
             StorageError: a partition is damaged or cannot be read.
         """
-        schema = selected_schema(table, columns)
+        schema = _selected(table, columns)
         parts = [schema.empty_table()]
         for name in self.partitions(table) if partitions is None else partitions:
             with suppress(FileNotFoundError):
-                parts.append(self._read_partition(table, name, schema, where))
+                rows = self.open(table, name).read(schema.names if where is None else None)
+                matching = rows if where is None else rows.filter(where)
+                parts.append(matching.select(schema.names).cast(schema))
         return pa.concat_tables(parts)
 
     def stream(
@@ -170,99 +133,44 @@ class Lake:
 
         Raises (while it is read) what `read` does.
         """
-        schema = selected_schema(table, columns)
-        with suppress(FileNotFoundError), self._snapshot(table, partition) as opened:
-            stored = opened.checked()
-            names = names_by_stored(table, stored.schema)
-            selected = [name for name, current in names.items() if current in schema.names]
-            for batch in stored.batches(part_rows, selected):
-                yield current_rows(table, pa.Table.from_batches([batch]), names, schema)
+        schema = _selected(table, columns)
+        path = partition_path(table, partition)
+        with suppress(FileNotFoundError), self.storage.snapshot(path) as file:
+            stored = StoredPartition.open(self.storage, table, partition, file).checked()
+            for batch in stored.batches(part_rows, schema.names):
+                yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
 
     def is_absent(self, table: Table) -> bool:
         """Whether a table has no file at all, not even an empty one."""
-        own = next(self.storage.find(table.name, PART), None)
-        return own is None and not self.merged_files(table)
-
-    def own_partitions(self, table: Table) -> list[str]:
-        """Sorted names of all that have a file of their own: also users' requests, and the empty
-        typed file."""
-        return sorted(n for n in self.storage.find(table.name, PART) if not n.startswith("."))
-
-    def own_files(self, table: Table) -> dict[str, FileState]:
-        """State of the files of `own_partitions`."""
-        files = self.storage.files(table.name, PART)
-        return {name: state for name, state in files.items() if not name.startswith(".")}
+        return next(self.storage.find(table.name, PART), None) is None
 
     def open(self, table: Table, partition: str) -> StoredPartition:
         """A partition as it is now; raises as `read`, and FileNotFoundError: there is none."""
-        return self._reader.open(table, partition).checked()
+        return StoredPartition.open(self.storage, table, partition).checked()
 
     def all_partitions(self, table: Table) -> list[str]:
         """Sorted names of all that a view reads: also users' requests, and the empty typed file."""
-        own = self.own_partitions(table)
-        return sorted({*own, *self._merged(table, own)})
+        return sorted(n for n in self.storage.find(table.name, PART) if not n.startswith("."))
 
     def partitions(self, table: Table) -> list[str]:
         """Sorted names of the stored partitions, without those of users' requests."""
-        if self._listings:
-            names: Iterable[str] = self._infos(table)
-        else:
-            own = self.own_files(table)
-            names = {*own, *self._merged(table, own)}
+        names = self._listing(table).infos if self._listings else self._files(table)
         return sorted(filter(_in_lineage, names))
-
-    def merged_files(self, table: Table) -> dict[str, FileState]:
-        """Names and states of the table's merged files."""
-        files = self.storage.folder_files(f"{table.name}/{MERGED}", ".parquet")
-        return {name: state for name, state in files.items() if not name.startswith(SCHEMA)}
-
-    def merged_partitions(
-        self, table: Table, file: str, hidden: bool = False
-    ) -> dict[str, StoredPartition]:
-        """The partitions of a merged file.
-
-        Args:
-            hidden: also those that have a file of their own or were deleted.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            StorageError: its footer is damaged.
-        """
-        entries = self._reader.entries(table, file)
-        if hidden:
-            return entries
-        instead = self._hidden(table, self.own_partitions(table))
-        return {name: stored for name, stored in entries.items() if name not in instead}
 
     def file(self, table: Table, partition: str) -> str:
         """Absolute path of a partition's file in a local lake, URL in a remote one."""
-        own = stored_path(table, partition)
-        merged = merged_file(table, partition)
-        if merged and not self.storage.exists(own):
-            path = merged_path(table, merged)
-            if self.storage.exists(path):
-                return self.storage.url(path)
-        return self.storage.url(own)
+        return self.storage.url(stored_path(table, partition))
 
     def exists(self, table: Table, partition: str) -> bool:
-        if self.storage.exists(own_path(table, partition)):
-            return True
-        if merged_file(table, partition) is None:
-            return False
-        return self._read_footer(table, partition) is not None
+        return self.storage.exists(partition_path(table, partition))
 
     def delete(self, table: Table, partition: str) -> None:
         """Remove a partition, if it exists."""
-        with self.storage.locked():
-            if merged_file(table, partition) and self.exists(table, partition):
-                # Also where it is not merged: that may be about to happen.
-                empty = encode_rows(table.arrow_schema.empty_table(), "")
-                self.storage.write(deleted_path(table, partition), empty)
-            self.storage.delete(own_path(table, partition))
+        self.storage.delete(partition_path(table, partition))
 
     def content_hash(self, table: Table, partition: str = ALL) -> str | None:
-        """Hash of the rows as they were written; None: no partition of a readable version."""
-        return readable_hash(table, self._try_footer(table, partition))
+        """Hash of the rows as they were written; None: no partition of the current version."""
+        return _hash(table, self._try_footer(table, partition))
 
     def content_hashes(self, table: Table) -> dict[str, str]:
         """`content_hash` of all `partitions` that have one, in their order; from the index."""
@@ -274,17 +182,9 @@ class Lake:
         if partition is not None:
             info = self._read_footer(table, partition)
             return info.rows if info else 0
-        infos = [
-            info or self._read_footer(table, name)
-            for name, info in self._infos(table).items()
-            if _in_lineage(name)
-        ]
-        return sum(info.rows for info in infos if info)
-
-    def is_current(self, table: Table) -> bool:
-        """Whether every file, also of users' requests, has the table's current schema version."""
-        version = str(table.version)
-        return all(info and info.schema_version == version for info in self._infos(table).values())
+        names = filter(_in_lineage, infos := self._listing(table).infos)
+        found = [infos[name] or self._read_footer(table, name) for name in names]
+        return sum(info.rows for info in found if info)
 
     def check(self, table: Table) -> None:
         """Check that every partition can be read; raises what `read` does."""
@@ -293,106 +193,54 @@ class Lake:
                 self.open(table, name)
 
     def verify(self, table: Table, partition: str) -> None:
-        """Check all bytes of a partition's file; of one without a checksum, its pages and rows.
+        """Check all bytes of a partition's file.
 
         Raises:
             FileNotFoundError: there is no such partition.
             SchemaMismatchError, StorageError: see `read`.
         """
-        stored = self._reader.open(table, partition)
-        with self.storage.open(stored.path) as file:
-            intact = is_sealed_intact(file)
-        if intact is False:
-            raise stored.damaged(ValueError("its checksum is wrong"))
-        stored.checked()
-        if intact is None:
-            self.verify_rows(stored)
-
-    def is_merged_intact(self, table: Table, file: str) -> bool:
-        """Whether all bytes of a merged file are as they were written."""
-        with self.storage.open(merged_path(table, file)) as opened:
-            return is_sealed_intact(opened) is True
-
-    def verify_rows(self, stored: StoredPartition) -> None:
-        """Check the pages and, where its version allows that, the hash of a partition's rows."""
-        rows, info = stored.read(stored.schema.names), stored.info
-        is_current = info.schema_version == str(stored.table.version)
-        if not info.content_hash or not is_current or content_hash(rows) == info.content_hash:
-            return
-        # Columns that the rows lacked when they were written are not in their hash.
-        added = [name for name in stored.table.added if name in rows.column_names]
-        if not added or content_hash(rows.drop_columns(added)) != info.content_hash:
-            raise stored.damaged(ValueError("its rows have another hash"))
-
-    def unmerge(self, table: Table, file: str) -> None:
-        """Give each partition of a merged file that is not damaged a file of its own."""
-        for name, stored in self.merged_partitions(table, file).items():
-            with suppress(StorageError):
-                self.verify_rows(stored)
-                metadata = stored.schema.metadata
-                own = {key: metadata[key] for key in table.arrow_schema.metadata}
-                rows = stored.read(stored.schema.names).replace_schema_metadata(own)
-                encoded = encode_rows(rows, stored.info.content_hash)
-                with self.storage.locked():
-                    self.storage.write(own_path(table, name), encoded)
+        stored = self.open(table, partition)
+        with (
+            self.storage.snapshot(stored_path(table, partition)) as file,
+            mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content,
+        ):
+            if not is_intact(content):
+                raise stored.damaged(ValueError("its checksum is wrong"))
 
     def glob(self, table: Table) -> str:
-        """Pattern of all the partitions' own files, for DuckDB's `read_parquet`; also of those that
-        say that a partition was deleted, which are empty."""
-        return f"{escape(self.storage.url(table.name))}/*/part-*.parquet"
-
-    def merged_glob(self, table: Table) -> str | None:
-        """Pattern of the table's merged files, for DuckDB's `read_parquet`; None: there are none,
-        not even an empty one."""
-        if not self.storage.folder_files(f"{table.name}/{MERGED}", ".parquet"):
-            return None
-        return f"{escape(self.storage.url(table.name))}/{MERGED}/*.parquet"
+        """Pattern of the files of all partitions, for DuckDB's `read_parquet`."""
+        return f"{escape(self.storage.url(table.name))}/*/{PART}"
 
     def write_schema_file(self, table: Table) -> None:
-        """Write the empty typed files that make a view valid before the first rows."""
+        """Write the empty typed file that makes a view valid before the first rows."""
         info = self._try_footer(table, SCHEMA)
         if info is None or info.schema_version != str(table.version):
             empty = table.arrow_schema.empty_table()
-            path = stored_path(table, SCHEMA)
-            self.storage.write(path, encode_rows(empty, content_hash(empty)))
-        if table.name in MERGED_NAMES:
-            self._write_empty_merged_file(table)
+            self.storage.write(stored_path(table, SCHEMA), encode_rows(empty, content_hash(empty)))
 
-    def _write_empty_merged_file(self, table: Table) -> None:
-        current = f"{SCHEMA}-{table.version}.parquet"
-        found = self.storage.folder_files(f"{table.name}/{MERGED}", ".parquet")
-        if current not in found:
-            path = merged_path(table, current)
-            with self.storage.draft(path) as draft:
-                write_merged(draft, table, ())
-                self.storage.put(path, draft)
-        older = [name for name in found if name.startswith(SCHEMA) and name != current]
-        self.storage.delete_all([merged_path(table, name) for name in older])
-
-    def _infos(self, table: Table) -> dict[str, PartitionInfo | None]:
-        """What the footers of all files say, by their folder; None: damaged or just removed."""
-        return self._listing(table).infos
+    def _files(self, table: Table) -> dict[str, FileState]:
+        """State of the files of `all_partitions`."""
+        files = self.storage.files(table.name, PART)
+        return {name: state for name, state in files.items() if not name.startswith(".")}
 
     def _listing(self, table: Table) -> Listing:
         listings = self._listings[-1] if self._listings else {}
         if table.name not in listings:
-            files = self.own_files(table)
-            infos = self.index.resolve(table.name, files, partial(self._try_footer, table))
-            infos.update(self._merged(table, files))
+            read_footer = partial(self._try_footer, table)
+            infos = self.index.resolve(table.name, self._files(table), read_footer)
             listings[table.name] = Listing(table, infos)
         return listings[table.name]
 
     def _write_stream(
         self, table: Table, reader: pa.RecordBatchReader, partition: str
     ) -> WriteResult:
-        path = own_path(table, partition)
+        path = partition_path(table, partition)
         url = self.storage.url(path)
         with self.storage.draft(path) as draft:
             count, digest = encode_stream(table, reader, partition, draft)
             if self.content_hash(table, partition) == digest:
                 return WriteResult(count, digest, url, changed=False)
-            with self.storage.locked():
-                state = self.storage.put(path, draft)
+            state = self.storage.put(path, draft)
         if state:
             self._record(table, partition, state, PartitionInfo(digest, str(table.version), count))
         return WriteResult(count, digest, url)
@@ -400,38 +248,6 @@ class Lake:
     def _record(self, table: Table, partition: str, state: FileState, info: PartitionInfo) -> None:
         if not partition.startswith(REQUESTS):
             self.index.record(table.name, {partition: (state, info)})
-
-    def _merged(self, table: Table, own: Iterable[str]) -> dict[str, PartitionInfo]:
-        """What merged files say of the partitions that are in no file of their `own`."""
-        files = self.merged_files(table)
-        if not files:
-            return {}
-        resolved = self.index.resolve_merged(table.name, files, partial(self._entries, table))
-        hidden = self._hidden(table, own)
-        return {
-            name: info
-            for entries in resolved.values()
-            for name, info in entries.items()
-            if name not in hidden
-        }
-
-    def _hidden(self, table: Table, own: Iterable[str]) -> set[str]:
-        """Partitions that merged files do not stand for."""
-        return {*own, *self.storage.find(table.name, DELETED)}
-
-    def _entries(self, table: Table, file: str) -> dict[str, PartitionInfo]:
-        with suppress(FileNotFoundError):
-            return {n: each.info for n, each in self._reader.entries(table, file).items()}
-        return {}
-
-    @contextmanager
-    def _snapshot(self, table: Table, partition: str) -> Iterator[StoredPartition]:
-        """A partition as it is now, to be read in parts; FileNotFoundError: there is none."""
-        with ExitStack() as stack:
-            source = None
-            with suppress(FileNotFoundError):
-                source = stack.enter_context(self.storage.snapshot(own_path(table, partition)))
-            yield self._reader.open(table, partition, source)
 
     def _try_footer(self, table: Table, partition: str) -> PartitionInfo | None:
         """`_read_footer`; None also where it is damaged."""
@@ -443,18 +259,24 @@ class Lake:
     def _read_footer(self, table: Table, partition: str) -> PartitionInfo | None:
         """What the footer says of a partition; None: there is no such partition."""
         try:
-            return self._reader.open(table, partition).info
+            return StoredPartition.open(self.storage, table, partition).info
         except FileNotFoundError:
             return None
 
-    def _read_partition(
-        self, table: Table, partition: str, schema: pa.Schema, where: Any
-    ) -> pa.Table:
-        stored = self.open(table, partition)
-        names = names_by_stored(table, stored.schema)
-        needed = schema.names if where is None else names.values()
-        columns = [stored for stored, name in names.items() if name in needed]
-        return current_rows(table, stored.read(columns), names, schema, where)
+
+def _selected(table: Table, columns: Sequence[str] | None) -> pa.Schema:
+    """The table's schema, or that of some columns in their order."""
+    schema = table.arrow_schema
+    if columns is None:
+        return schema
+    return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+
+
+def _hash(table: Table, info: PartitionInfo | None) -> str | None:
+    """None: there is none, or the file has another version."""
+    if info and info.schema_version == str(table.version):
+        return info.content_hash or None
+    return None
 
 
 def _in_lineage(folder: str) -> bool:

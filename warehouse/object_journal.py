@@ -162,7 +162,7 @@ class LeaseRecord:
     owner: str
     epoch: int
     expires: float
-    seconds: float = 60.0  # files of earlier versions have no such field
+    seconds: float
 
 
 class Lease:

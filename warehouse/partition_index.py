@@ -1,9 +1,9 @@
 """Content hashes and row counts of all partitions, without opening their files.
 
-A local SQLite file has a row for each stored file, also for merged ones: what its footer says, with
-the size and version (time of modification, or ETag) of the file that said so. One listing of a
-table shows which rows are still right; for others the footer is read. Nothing depends on the index
-file: deleted, damaged or from another version of the code, it is made again.
+A local SQLite file has a row for each stored file: what its footer says, with the size and version
+(time of modification, or ETag) of the file that said so. One listing of a table shows which rows
+are still right; for others the footer is read. Nothing depends on the index file: deleted, damaged
+or from another version of the code, it is made again.
 """
 
 import sqlite3
@@ -11,8 +11,6 @@ import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
-
-import orjson
 
 from schemas import StorageError
 
@@ -26,14 +24,8 @@ _CREATE = (
     "content_hash TEXT, schema_version TEXT, rows INTEGER, checksum INTEGER, "
     "PRIMARY KEY (table_name, partition)) WITHOUT ROWID",
 )
-_CREATE_MERGED = (
-    "CREATE TABLE merged (table_name TEXT, file TEXT, size INTEGER, file_version TEXT, "
-    "partitions TEXT, checksum INTEGER, PRIMARY KEY (table_name, file)) WITHOUT ROWID",
-)
 _SELECT = "SELECT * FROM partitions WHERE table_name = ?"
 _INSERT = "INSERT OR REPLACE INTO partitions VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_SELECT_MERGED = "SELECT * FROM merged WHERE table_name = ?"
-_INSERT_MERGED = "INSERT OR REPLACE INTO merged VALUES (?, ?, ?, ?, ?, ?)"
 
 
 class PartitionInfo(NamedTuple):
@@ -51,7 +43,7 @@ class PartitionIndex:
     """The index at `path`; None (lakes in memory): nothing is remembered."""
 
     def __init__(self, path: Path | None) -> None:
-        self._file = SqliteFile(path, [_CREATE, _CREATE_MERGED], durable=False) if path else None
+        self._file = SqliteFile(path, [_CREATE], durable=False) if path else None
 
     def resolve(
         self,
@@ -80,41 +72,6 @@ class PartitionIndex:
         rows = [(table, name, *state, *info) for name, (state, info) in entries.items()]
         stamped = [(*row, _checksum(row)) for row in rows]
         self._use(lambda connection: connection.executemany(_INSERT, stamped))
-
-    def resolve_merged(
-        self,
-        table: str,
-        files: Mapping[str, FileState],
-        read_entries: Callable[[str], dict[str, PartitionInfo]],
-    ) -> dict[str, dict[str, PartitionInfo]]:
-        """What the merged files of a table (name -> state) say of their partitions."""
-        known = self._known_merged(table)
-        resolved: dict[str, dict[str, PartitionInfo]] = {}
-        for file, state in files.items():
-            if state.version and (file, state) in known:
-                resolved[file] = known[file, state]
-            else:
-                resolved[file] = read_entries(file)
-                self.record_merged(table, file, state, resolved[file])
-        return resolved
-
-    def record_merged(
-        self, table: str, file: str, state: FileState, entries: Mapping[str, PartitionInfo]
-    ) -> None:
-        """Remember what a merged file says of its partitions."""
-        listed = orjson.dumps([[name, *info] for name, info in entries.items()]).decode()
-        row = (table, file, *state, listed)
-        self._use(lambda connection: connection.execute(_INSERT_MERGED, (*row, _checksum(row))))
-
-    def _known_merged(self, table: str) -> dict[tuple[str, FileState], dict[str, PartitionInfo]]:
-        rows = self._use(lambda connection: connection.execute(_SELECT_MERGED, (table,)).fetchall())
-        return {
-            (row[1], FileState(*row[2:4])): {
-                name: PartitionInfo(*info) for name, *info in orjson.loads(row[4])
-            }
-            for row in rows or ()
-            if row[5] == _checksum(row[:5])
-        }
 
     def _known(self, table: str) -> dict[str, _Known]:
         rows = self._use(lambda connection: connection.execute(_SELECT, (table,)).fetchall())

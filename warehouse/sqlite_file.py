@@ -1,7 +1,8 @@
 """SQLite files of a home that several processes and threads share.
 
-SQLite notices damage of its structure, but none inside a value. So triggers keep a checksum of
-every row, and one of the schema, in table `row_checksums`; `differing_rows` compares.
+`PRAGMA integrity_check` notices damage of a file's structure, but none inside a value. So every
+table has an index of checksums of its rows, which it compares with the rows, and the header has one
+of the schema (`application_id`).
 """
 
 import sqlite3
@@ -16,14 +17,7 @@ from schemas import StorageError
 Migration = tuple[str, ...] | Callable[[sqlite3.Connection], object]
 
 _BUSY_SECONDS = 30
-_CHECKSUMS = "row_checksums"
-_CREATE_CHECKSUMS = f"""
-    CREATE TABLE {_CHECKSUMS} (name TEXT, row INTEGER, checksum INTEGER, PRIMARY KEY (name, row))
-    WITHOUT ROWID
-"""
-_SCHEMA_SQL = (
-    "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
-)
+_SCHEMA_SQL = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
@@ -37,7 +31,7 @@ class SqliteFile:
         fast_commits: write-ahead log, and one connection until `close`: a commit does not wait for
             the disk, so that a power cut (but no kill) may lose the last ones.
         durable: False: a power cut (but no kill) may damage the file; for what can be made again,
-            which has no checksums of rows either.
+            whose values are not verified either.
     """
 
     def __init__(
@@ -89,8 +83,7 @@ class SqliteFile:
         connection = sqlite3.connect(
             self.path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
-        connection.create_function("row_checksum", -1, row_checksum, deterministic=True)
-        connection.execute("PRAGMA recursive_triggers = ON")  # for the rows that REPLACE deletes
+        _add_function(connection)
         try:
             if self._fast_commits:
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -105,8 +98,7 @@ class SqliteFile:
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         newest = len(self._migrations)
-        lacks_checksums = self._durable and not _has_checksums(connection)
-        if _version(connection) < newest or (_version(connection) == newest and lacks_checksums):
+        if _version(connection) < newest:
             with _transaction(connection):
                 for migration in self._migrations[_version(connection) :]:
                     if callable(migration):
@@ -115,7 +107,6 @@ class SqliteFile:
                     for statement in migration:
                         connection.execute(statement)
                 if self._durable:
-                    _drop_checksums(connection)
                     _add_checksums(connection)
                 connection.execute(f"PRAGMA user_version = {newest}")
         if (version := _version(connection)) > newest:
@@ -125,78 +116,41 @@ class SqliteFile:
             )
 
 
-def row_checksum(*values: object) -> int:
+def find_damage(connection: sqlite3.Connection) -> list[str]:
+    """What is not as it was written; in files without checksums, no changed values."""
+    _add_function(connection)
+    rows = connection.execute("PRAGMA integrity_check(3)").fetchall()
+    stored = connection.execute("PRAGMA application_id").fetchone()[0]
+    if stored not in (0, _schema_checksum(connection)):
+        return ["its schema is not as it was written"]
+    return [text for (text,) in rows if text != "ok"]
+
+
+def _add_function(connection: sqlite3.Connection) -> None:
+    connection.create_function("row_checksum", -1, _row_checksum, deterministic=True)
+
+
+def _row_checksum(*values: object) -> int:
     """CRC-32 of a row's values and their types."""
     return zlib.crc32(repr(values).encode())
 
 
-def differing_rows(connection: sqlite3.Connection) -> list[str]:
-    """What is not as it was written, at most one line a table; none in a file without checksums."""
-    if not _has_checksums(connection):
-        return []
-    connection.create_function("row_checksum", -1, row_checksum, deterministic=True)
-    stored = f"SELECT checksum FROM {_CHECKSUMS} WHERE name = '' AND row = 0"
-    if connection.execute(stored).fetchone() != (_schema_checksum(connection),):
-        return ["its schema is not as it was written"]
-    problems = []
-    for table, columns in _tables(connection):
-        query = (
-            f"SELECT count(*) FROM (SELECT rowid AS row, row_checksum({columns}) AS now "
-            f'FROM "{table}") FULL JOIN (SELECT row, checksum FROM {_CHECKSUMS} WHERE name = ?) '
-            "USING (row) WHERE now IS NOT checksum"
-        )
-        if count := connection.execute(query, (table,)).fetchone()[0]:
-            problems.append(f"{count} rows of {table} are not as they were written")
-    return problems
-
-
-def _has_checksums(connection: sqlite3.Connection) -> bool:
-    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return connection.execute(query, (_CHECKSUMS,)).fetchone() is not None
-
-
 def _add_checksums(connection: sqlite3.Connection) -> None:
-    """Checksums of all rows, and triggers that update them; the rows of today are believed."""
-    connection.execute(_CREATE_CHECKSUMS)
-    for table, columns in _tables(connection):
-        new = ", ".join(f"new.{column}" for column in columns.split(", "))
-        insert = f"INSERT OR REPLACE INTO {_CHECKSUMS}"
-        add = f"{insert} VALUES ('{table}', new.rowid, row_checksum({new}));"
-        remove = f"DELETE FROM {_CHECKSUMS} WHERE name = '{table}' AND row = old.rowid;"
-        for event, body in (("INSERT", add), ("UPDATE", remove + add), ("DELETE", remove)):
-            connection.execute(
-                f'CREATE TRIGGER {_CHECKSUMS}_{table}_{event} AFTER {event} ON "{table}" '
-                f"BEGIN {body} END"
-            )
+    """An index for each table; the rows of today are believed."""
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    for (table,) in tables:
+        info = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+        columns = ", ".join(f'"{column[1]}"' for column in info)
+        connection.execute(f'DROP INDEX IF EXISTS "{table}_checksums"')
         connection.execute(
-            f"{insert} SELECT '{table}', rowid, row_checksum({columns}) FROM \"{table}\""
+            f'CREATE INDEX "{table}_checksums" ON "{table}" (row_checksum({columns}))'
         )
-    schema = (_schema_checksum(connection),)
-    connection.execute(f"INSERT OR REPLACE INTO {_CHECKSUMS} VALUES ('', 0, ?)", schema)
-
-
-def _drop_checksums(connection: sqlite3.Connection) -> None:
-    triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name GLOB ? || '_*'"
-    for (name,) in connection.execute(triggers, (_CHECKSUMS,)).fetchall():
-        connection.execute(f"DROP TRIGGER {name}")
-    connection.execute(f"DROP TABLE IF EXISTS {_CHECKSUMS}")
-
-
-def _tables(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Names of the tables that have checksums, each with its columns, separated by commas."""
-    listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-    names = [n for (n,) in listed.fetchall() if n != _CHECKSUMS and not n.startswith("sqlite_")]
-    return [
-        (
-            name,
-            ", ".join(f'"{row[1]}"' for row in connection.execute(f'PRAGMA table_info("{name}")')),
-        )
-        for name in names
-    ]
+    connection.execute(f"PRAGMA application_id = {_schema_checksum(connection)}")
 
 
 def _schema_checksum(connection: sqlite3.Connection) -> int:
-    return row_checksum(*connection.execute(_SCHEMA_SQL).fetchall())
+    schema = connection.execute(_SCHEMA_SQL).fetchall()
+    return zlib.crc32(repr(schema).encode()) & 0x7FFFFFFF  # `application_id` has a sign
 
 
 @contextmanager

@@ -5,7 +5,6 @@ becomes a `StorageError` of one line, and what was stored before is unchanged.
 """
 
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -234,61 +233,11 @@ class Storage:
         with storage_errors("read", self.url(path)):
             return bool(self.fs.exists(f"{self.root}/{path}"))
 
-    def size(self, path: str) -> int | None:
-        """Size in bytes; None: there is no such file."""
-        with storage_errors("read", self.url(path)), suppress(FileNotFoundError):
-            return int(self.fs.size(f"{self.root}/{path}"))
-        return None
-
     def stat(self, path: str) -> FileStat | None:
         """Size and age of a file; None: there is no such file."""
         with storage_errors("read", self.url(path)), suppress(FileNotFoundError):
             return _stat(self.fs.info(f"{self.root}/{path}"))
         return None
-
-    def state(self, path: str) -> FileState | None:
-        """Size and version of a file; None: there is no such file."""
-        with storage_errors("read", self.url(path)), suppress(FileNotFoundError):
-            if self.is_local:
-                return local_state(Path(self.root, path).stat())
-            info = self.fs.info(f"{self.root}/{path}")
-            return FileState(int(info["size"]), str(info.get("ETag") or ""))
-        return None
-
-    @contextmanager
-    def locked(self, exclusive: bool = False) -> Iterator[None]:
-        """Between the writers of a local folder, who share it, and one that deletes what it has
-        compared; nothing on object stores, see `delete_if`."""
-        if not self.is_local:
-            yield
-            return
-        with storage_errors("written", self.url()):
-            Path(self.root).mkdir(parents=True, exist_ok=True)
-            folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with storage_errors("written", self.url()):
-                fcntl.flock(folder, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-            yield
-        finally:
-            os.close(folder)
-
-    def delete_if(self, path: str, state: FileState) -> bool:
-        """Remove a file if it is still in a state; of local files only while it is `locked`."""
-        if self.state(path) != state:
-            return False
-        if not self.has_conditional_writes:
-            self.delete(path)
-            return True
-        bucket, key, _ = self.fs.split_path(f"{self.root}/{path}")
-        with storage_errors("deleted", self.url(path)):
-            try:
-                # Stores that do not know the condition delete what was compared a moment ago.
-                self.fs.call_s3("delete_object", Bucket=bucket, Key=key, IfMatch=state.version)
-            except OSError as error:
-                if _is_conflict(error):
-                    return False
-                raise
-        return True
 
     def touch(self, path: str) -> None:
         """Make a file new again without changing it, if it exists."""
@@ -346,20 +295,6 @@ class Storage:
             path.split("/")[-2]: FileState(int(info["size"]), str(info.get("ETag") or ""))
             for path, info in found.items()
             if path.endswith(f"/{name}")
-        }
-
-    def folder_files(self, folder: str, suffix: str) -> dict[str, FileState]:
-        """Name -> state of the files in `folder` that end in `suffix`."""
-        with storage_errors("listed", self.url(folder)):
-            if self.is_local:
-                names = self.child(folder).names(suffix)
-                states = {name: self.state(f"{folder}/{name}") for name in names}
-                return {name: state for name, state in states.items() if state}
-            paths = self.fs.find(f"{self.root}/{folder}", maxdepth=1, detail=True)
-        return {
-            path.rpartition("/")[2]: FileState(int(info["size"]), str(info.get("ETag") or ""))
-            for path, info in paths.items()
-            if path.endswith(suffix)
         }
 
     def names(self, suffix: str) -> list[str]:

@@ -1,96 +1,99 @@
-"""A stored partition that is open: a file of its own, or its row groups of a merged file."""
+"""A partition's Parquet file that is open."""
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas import SchemaMismatchError, StorageError, Table
 
-from .merged_files import PARTITION_COLUMN, MergedPartition, entry_info
 from .partition_index import PartitionInfo
-from .storage import first_line
-from .table_files import (
-    HASH_KEY,
-    column_difference,
-    current_names,
-    expected_schema,
-    readable_versions,
-    schema_version,
-)
+from .storage import Storage, first_line, safe_name
+from .table_files import HASH_KEY, VERSION_KEY, column_difference
+
+REQUESTS = "_requests-"
+"""Prefix of the partitions of users' requests: in the views, but not part of the lineage."""
+
+PART = "part-0.parquet"
+SCHEMA = "_schema"
+"""Name of the empty typed file that makes a view valid before the first rows."""
 
 # What pyarrow raises where a checksum, the codec, the encoding, or the footer is wrong.
-DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
+_DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
 
 
 @dataclass(frozen=True)
 class StoredPartition:
     """A partition as it is now; it does not show replacements.
 
-    Args:
-        path: of its file, below the root of the lake.
-        url: the same, absolute.
-        entry: its place in a merged file; None: the file is its own.
-
-    All methods raise StorageError where the file is damaged.
+    All methods raise StorageError where the file, whose path or URL is `url`, is damaged.
     """
 
     table: Table
     name: str
-    path: str
     url: str
     file: pq.ParquetFile
-    entry: MergedPartition | None = None
+
+    @classmethod
+    def open(
+        cls, storage: Storage, table: Table, name: str, source: Any = None
+    ) -> "StoredPartition":
+        """A partition below a lake's root (or an open file of it).
+
+        Raises:
+            FileNotFoundError: there is none.
+            StorageError: its file is damaged or cannot be read.
+        """
+        path = stored_path(table, name)
+        url, is_local = storage.url(path), storage.is_local
+        try:
+            if source is None:
+                source = pa.OSFile(url) if is_local else io.BytesIO(storage.read(path))
+            file = pq.ParquetFile(source, page_checksum_verification=True)
+        except FileNotFoundError:
+            raise
+        except _DAMAGE as error:
+            raise _damaged(table, url, error) from error
+        return cls(table, name, url, file)
 
     @property
     def info(self) -> PartitionInfo:
-        """What the footer says of it."""
-        if self.entry:
-            return entry_info(self.file.metadata, self.entry)
+        """What the footer says."""
         metadata = self.file.metadata.metadata or {}
         try:
-            digest, version = metadata.get(HASH_KEY, b"").decode(), schema_version(metadata)
+            digest = metadata.get(HASH_KEY, b"").decode()
+            version = metadata.get(VERSION_KEY, b"none").decode()
         except UnicodeDecodeError as error:
             raise self.damaged(error) from error
         return PartitionInfo(digest, version, int(self.file.metadata.num_rows))
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns as they are stored."""
-        stored = self.file.schema_arrow
-        if self.entry:
-            stored = stored.remove(stored.get_field_index(PARTITION_COLUMN))
-        return stored
-
-    def read(self, columns: Sequence[str]) -> pa.Table:
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         try:
-            if self.entry:
-                return self.file.read_row_groups(self._groups, columns)
             return self.file.read(columns)
-        except DAMAGE as error:
+        except _DAMAGE as error:
             raise self.damaged(error) from error
 
     def batches(self, rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Its rows, at most `rows` at a time."""
-        groups = self._groups if self.entry else None
         try:
-            yield from self.file.iter_batches(rows, row_groups=groups, columns=columns)
-        except DAMAGE as error:
+            yield from self.file.iter_batches(rows, columns=columns)
+        except _DAMAGE as error:
             raise self.damaged(error) from error
 
     def checked(self) -> "StoredPartition":
-        """Itself; SchemaMismatchError: it has a version or columns that cannot be read."""
+        """Itself; SchemaMismatchError: it has another version or other columns than the table."""
+        expected, version = self.table.arrow_schema, self.info.schema_version
         try:
-            stored = self.schema
-            expected = expected_schema(self.table, stored)
-            version, names = schema_version(stored.metadata), current_names(self.table, stored)
-        except DAMAGE as error:
+            stored = self.file.schema_arrow
+        except _DAMAGE as error:
             raise self.damaged(error) from error
-        if version not in readable_versions(self.table):
+        if version != str(self.table.version):
             problem = f"has schema version {version}, this code reads version {self.table.version}"
-        elif names != expected.names or stored.types != expected.types:
-            problem = column_difference(names, expected.names)
+        elif stored.names != expected.names or stored.types != expected.types:
+            problem = column_difference(stored.names, expected.names)
         else:
             return self
         name = self.table.name
@@ -100,16 +103,22 @@ class StoredPartition:
         )
 
     def damaged(self, error: Exception) -> StorageError:
-        return file_damaged(self.table, self.url, error, merged=self.entry is not None)
-
-    @property
-    def _groups(self) -> list[int]:
-        assert self.entry
-        return list(range(self.entry.first_group, self.entry.first_group + self.entry.groups))
+        return _damaged(self.table, self.url, error)
 
 
-def file_damaged(table: Table, url: str, error: Exception, merged: bool = False) -> StorageError:
-    remedy = "`interleave verify --repair`"
-    if not merged:
-        remedy += f", or delete it and materialize {table.name} again"
+def partition_path(table: Table, partition: str) -> str:
+    """Path of a partition's file below the lake's root; StorageError: it cannot have that name."""
+    prefix = REQUESTS if partition.startswith(REQUESTS) else ""
+    name = safe_name(partition.removeprefix(prefix), "partition")
+    return f"{table.name}/{prefix}{name}/{PART}"
+
+
+def stored_path(table: Table, partition: str) -> str:
+    """`partition_path`, also of the empty typed file."""
+    is_schema = partition == SCHEMA
+    return f"{table.name}/{SCHEMA}/{PART}" if is_schema else partition_path(table, partition)
+
+
+def _damaged(table: Table, url: str, error: Exception) -> StorageError:
+    remedy = f"`interleave verify --repair`, or delete it and materialize {table.name} again"
     return StorageError(f"{url} is damaged ({first_line(error)}): {remedy}")

@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 
 from schemas import TABLES, FoundryError, SchemaMismatchError, StorageError, Table
 
+from . import sqlite_file
 from .home import Home
-from .image_pack import PACK, damaged_images, is_pack_intact
+from .image_pack import PACK, damaged_images
 from .journal import COMPRESSED, LINES, decompress, has_damaged_newline, parse_record
 from .lake import REQUESTS
-from .merged_files import MERGED, merged_path
-from .sqlite_file import differing_rows
 from .storage import first_line
 
 Kind = Literal["table", "image", "journal", "export", "checkpoint", "database"]
@@ -79,12 +78,9 @@ def find_damage(
 
 def table_checks(home: Home, tables: Iterable[Table] | None = None) -> Iterator[Check]:
     for table in TABLES.values() if tables is None else tables:
-        for partition in home.lake.own_partitions(table):
+        for partition in home.lake.all_partitions(table):
             find = partial(verify_partition, home, table, partition)
             yield Check("table", home.lake.file(table, partition), find)
-        for file in home.lake.merged_files(table):
-            url = home.lake.storage.url(merged_path(table, file))
-            yield Check("table", url, partial(verify_merged, home, table, file))
 
 
 def verify_partition(home: Home, table: Table, partition: str) -> list[Damage]:
@@ -106,29 +102,6 @@ def verify_partition(home: Home, table: Table, partition: str) -> list[Damage]:
     return []
 
 
-def verify_merged(home: Home, table: Table, file: str) -> list[Damage]:
-    """Damaged partitions of a merged file, without those that have a file of their own."""
-    url = home.lake.storage.url(merged_path(table, file))
-    remedy = "`interleave verify --repair`"
-    whole = (table.name, f"{MERGED}/{file}")
-    found = []
-    try:
-        if home.lake.is_merged_intact(table, file):
-            return []
-        stored = home.lake.merged_partitions(table, file)
-    except FileNotFoundError:  # removed meanwhile
-        return []
-    except StorageError as error:
-        return [Damage("table", url, first_line(error), remedy, whole)]
-    for partition, each in stored.items():
-        try:
-            home.lake.verify_rows(each.checked())
-        except FoundryError:
-            problem = f"partition {partition} is damaged"
-            found.append(Damage("table", url, problem, remedy, (table.name, partition)))
-    return found or [Damage("table", url, "its checksum is wrong", remedy, whole)]
-
-
 def image_checks(home: Home) -> Iterator[Check]:
     """Checks of the stored images and packs, then of the images that rows name."""
     stored, packs = set[bytes](), home.images.packs.packs
@@ -140,16 +113,9 @@ def image_checks(home: Home) -> Iterator[Check]:
         yield Check("image", packs.url(pack), partial(verify_pack, home, pack))
     for table in (TABLES[name] for name in _WITH_IMAGES):
         columns = [name for name in _IMAGE_COLUMNS if name in table.columns]
-        for partition in _partitions(home, table):
+        for partition in home.lake.partitions(table):
             find = partial(_missing_images, home, table, partition, columns, stored)
             yield Check("image", home.lake.file(table, partition), find)
-
-
-def _partitions(home: Home, table: Table) -> list[str]:
-    try:
-        return home.lake.partitions(table)
-    except StorageError:  # a damage of its own
-        return [name for name in home.lake.own_partitions(table) if not name.startswith("_")]
 
 
 def verify_image(home: Home, sha256: str) -> list[Damage]:
@@ -167,17 +133,13 @@ def verify_pack(home: Home, name: str) -> list[Damage]:
     """Images of a pack that are damaged there, and nowhere else intact."""
     packs = home.images.packs.packs
     try:
-        intact, damaged = is_pack_intact(packs, name), damaged_images(packs, name)
+        damaged = damaged_images(packs, name)
     except FileNotFoundError:  # it was rewritten meanwhile
         return []
     except StorageError as error:
         problem, _, remedy = str(error).partition(": ")
         return [Damage("image", packs.url(name), problem, remedy)]
-    found = [damage for sha256 in damaged for damage in verify_image(home, sha256)]
-    if intact or damaged:
-        return found
-    remedy = "its images are intact: other readers than ours should not use it"
-    return [Damage("image", packs.url(name), "its checksum is wrong", remedy)]
+    return [damage for sha256 in damaged for damage in verify_image(home, sha256)]
 
 
 def _missing_images(
@@ -263,8 +225,7 @@ def verify_database(file: Path) -> list[Damage]:
     try:
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as connection:
             connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-            rows = connection.execute("PRAGMA integrity_check(3)").fetchall()
-            problems = [text for (text,) in rows if text != "ok"] or differing_rows(connection)
+            problems = sqlite_file.find_damage(connection)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # of a message that quotes the file
         problems = [first_line(error)]
     if not problems:

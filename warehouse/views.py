@@ -19,7 +19,6 @@ from schemas import TABLES, VIEWS, Table, View
 from .atomic import atomic_path
 from .home import Home
 from .lake import REQUESTS
-from .merged_files import PARTITION_COLUMN
 from .storage import first_line, storage_errors
 
 
@@ -93,7 +92,7 @@ def _create_views(connection: duckdb.DuckDBPyConnection, home: Home, requests: b
             connection.execute(f"{view} {_empty_select(connection, table, 'false')}")
             continue
         try:
-            connection.execute(f"{view} {_files_select(connection, table, home, requests)}")
+            connection.execute(f"{view} {_files_select(table, home, requests)}")
         except duckdb.Error as error:
             problem = f"error({_literal(f'table {table.name}: {first_line(error)}')}) IS NULL"
             connection.execute(f"{view} {_empty_select(connection, table, problem)}")
@@ -101,45 +100,13 @@ def _create_views(connection: duckdb.DuckDBPyConnection, home: Home, requests: b
         connection.execute(f"CREATE VIEW {derived.name} AS {derived.sql}")
 
 
-def _files_select(
-    connection: duckdb.DuckDBPyConnection, table: Table, home: Home, requests: bool
-) -> str:
-    # Old and new files, in any mixture: DuckDB then opens all of them before it reads one.
-    mixed = bool(table.renamed or table.added) and not home.lake.is_current(table)
-    columns = ", ".join(_column(table, name, mixed) for name in table.columns)
-    options = f"hive_partitioning = false, union_by_name = {mixed}"
-    own = f"SELECT * FROM read_parquet({_literal(home.lake.glob(table))}, {options})"
-    sources = [own]
-    # In this order: a partition is in the merged file before its own file is deleted.
-    if merged := home.lake.merged_glob(table):
-        sources.append(_merged_select(merged, home.lake.glob(table), options))
-    selects = []
-    for source in sources:
-        if mixed and table.added:  # which no file may have
-            source += f" UNION ALL BY NAME {_empty_select(connection, table, 'false')}"
-        select = f"SELECT {columns} FROM ({source})"
-        if not requests and "shard" in table.columns:
-            select += f" WHERE NOT starts_with(shard, {_literal(REQUESTS)})"
-        selects.append(select)
-    return " UNION ALL ".join(selects)
-
-
-def _merged_select(merged: str, own: str, options: str) -> str:
-    """Rows of merged files, without those of partitions that have a file of their own."""
-    folders = f"SELECT parse_path(file)[-2] AS {PARTITION_COLUMN} FROM glob({_literal(own)})"
-    return (
-        f"SELECT * EXCLUDE ({PARTITION_COLUMN}) FROM read_parquet({_literal(merged)}, {options}) "
-        f"ANTI JOIN ({folders}) USING ({PARTITION_COLUMN})"
-    )
-
-
-def _column(table: Table, name: str, mixed: bool) -> str:
-    """A column of the view; `mixed`: files may have it under its old name."""
-    old_names = [old for old, new in table.renamed if new == name and mixed]
-    if not old_names:
-        return f'"{name}"'
-    names = ", ".join(map(_literal, (name, *old_names)))
-    return f'coalesce(*COLUMNS(lambda stored: stored IN ({names}))) AS "{name}"'
+def _files_select(table: Table, home: Home, requests: bool) -> str:
+    columns = ", ".join(f'"{name}"' for name in table.columns)
+    files = f"read_parquet({_literal(home.lake.glob(table))}, hive_partitioning = false)"
+    select = f"SELECT {columns} FROM {files}"
+    if not requests and "shard" in table.columns:
+        select += f" WHERE NOT starts_with(shard, {_literal(REQUESTS)})"
+    return select
 
 
 def _empty_select(connection: duckdb.DuckDBPyConnection, table: Table, where: str) -> str:

@@ -23,30 +23,23 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only list what wo
 
 
 def compact(home: HomeOption = ".interleave", dry_run: DryRunOption = False) -> None:
-    """Pack the images of finished shards, merge their small table files, compress their journals.
+    """Pack the images of finished shards, and compress their journals.
 
     Runs and services may go on meanwhile. Killed, it continues where it was.
     """
     from warehouse import Home
     from warehouse.compaction import compact
-    from warehouse.table_merging import merge_tables
 
     total: Counter[str] = Counter()
     for done in compact(Home(home), dry_run):
         size = f"{done.bytes / 1e6:,.1f} MB"
         typer.echo(f"{done.shard}: {done.images} images ({size}), {done.journals} journals")
         total.update(shards=1, images=done.images, journals=done.journals)
-    for merged in merge_tables(Home(home), dry_run):
-        size = f"{merged.bytes / 1e6:,.1f} MB"
-        typer.echo(f"{merged.table}/{merged.name}: {merged.partitions} partitions ({size})")
-        total.update(partitions=merged.partitions)
     if not total:
         typer.echo("Nothing to do: finished shards are packed, unfinished ones stay as they are.")
         return
-    done_ = "would be packed" if dry_run else "packed"
     counts = "{images} images of {shards} shards, {journals} journals".format_map(total)
-    merged_ = "{partitions} table files merged".format_map(total)
-    typer.echo(f"{counts} {done_}, {merged_}")
+    typer.echo(f"{counts} {'would be packed' if dry_run else 'packed'}")
 
 
 def gc(

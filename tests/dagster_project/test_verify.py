@@ -18,13 +18,11 @@ from inference.backends.checkpoint.manifest import RECORD
 from inference.backends.providers.budget import Budget
 from inference.service.response_store import ResponseStore
 from schemas import TABLES, FoundryError
-from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, SCORES, TRAJECTORIES
+from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
 from warehouse import Home
 from warehouse.checksums import write_sums
 from warehouse.compaction import compact
-from warehouse.merged_files import MERGED_TABLES
 from warehouse.sql import run_query
-from warehouse.table_merging import merge_tables
 from warehouse.verify import find_damage
 from warehouse.views import refresh_views
 
@@ -45,7 +43,7 @@ def add_databases(home: Home) -> None:
     ResponseStore(home).close()
     with Budget(home.local / "spending.sqlite", 1.0, 60.0)._file.transaction() as connection:
         connection.executemany(
-            "INSERT INTO reserved VALUES (?, ?, ?)", [(f"call-{n}", 0.25, n) for n in range(80)]
+            "INSERT INTO reserved VALUES (?, ?, ?)", [(f"call-{n}", 0.25, n) for n in range(1_000)]
         )
 
 
@@ -193,32 +191,6 @@ def test_what_cannot_be_made_again_stays_and_is_listed(home, profile, instance):
     assert f"interleave run --select {weights.parent.parent.name}` trains it again" in lines[0]
     assert str(database) in lines[1] and "move it away" in lines[1]
     assert home.images.get(image)  # the sketch world draws for nothing
-
-
-@pytest.mark.slow
-def test_a_damaged_merged_file_is_made_again(home, foundry, profile, instance):
-    select = ["prompts", "plans", "trajectories", "scores"]
-    run_lineage(foundry, instance, 2, select)
-    before = {table.name: home.lake.content_hashes(table) for table in MERGED_TABLES}
-    assert [*merge_tables(home)] and damage(home) == []
-    assert not run_lineage(foundry, instance, 2, select).materialized
-    attempts, scores, plans = (
-        Path(home.lake.file(table, SHARD)) for table in (ATTEMPTS, SCORES, PLANS)
-    )
-    assert attempts.parent.name == scores.parent.name == plans.parent.name == "_merged"
-    flip(attempts, 8 * 200)
-    flip(scores, 8 * (scores.stat().st_size - 100))
-    flip(plans, 8 * (plans.stat().st_size - 2))  # so that its footer is not found
-    code, output = invoke(home, "--profile", profile)
-    assert code == 1 and all(str(file) in output for file in (attempts, scores, plans))
-    code, output = invoke(home, "--profile", profile, "--repair")
-    assert code == 0, output
-    assert {table.name: home.lake.content_hashes(table) for table in MERGED_TABLES} == before
-    assert damage(home) == [] and [*merge_tables(home)]
-    home.lake.write(SCORES, home.lake.read(SCORES, [SHARD]).slice(1), SHARD)
-    flip_middle(Path(home.lake.file(SCORES, SHARD)))
-    assert invoke(home, "--profile", profile, "--repair")[0] == 0
-    assert home.lake.content_hashes(SCORES) == before["scores"]
 
 
 def test_a_repaired_image_replaces_the_damaged_file(home, foundry, instance):

@@ -53,12 +53,13 @@ def test_a_removed_journal_has_no_records(tmp_path):
 @pytest.mark.parametrize("torn", [b'{"number": 2, "te', b"\0\0\0", b'{"number": 2}'])
 def test_an_incomplete_last_line_is_skipped_then_removed(tmp_path, torn):
     path = tmp_path / "shard.jsonl"
-    path.write_bytes(b'{"number": 0}\n{"number": 1}\n' + torn)
+    lines = encode_record({"number": 0}) + encode_record({"number": 1})
+    path.write_bytes(lines + torn)
     journal = Journal(path)
     assert [record["number"] for record in journal.records()] == [0, 1]
     journal.append({"number": 3})
     journal.close()
-    assert path.read_bytes() == b'{"number": 0}\n{"number": 1}\n' + encode_record({"number": 3})
+    assert path.read_bytes() == lines + encode_record({"number": 3})
 
 
 def test_an_incomplete_only_line_longer_than_a_block_is_removed(tmp_path):
@@ -72,8 +73,10 @@ def test_an_incomplete_only_line_longer_than_a_block_is_removed(tmp_path):
 @pytest.mark.parametrize("line", [b'{"number": 1', b'"text"', b"\xff\xfe"])
 def test_a_corrupt_line_in_the_middle_is_named(tmp_path, line):
     path = tmp_path / "shard.jsonl"
-    path.write_bytes(b'{"number": 0}\n' + line + b'\n{"number": 2}\n')
-    with pytest.raises(StorageError, match=r"shard\.jsonl:2: .*JSON.*takes the line out") as error:
+    path.write_bytes(encode_record({"number": 0}) + line + b"\n" + encode_record({"number": 2}))
+    with pytest.raises(
+        StorageError, match=r"shard\.jsonl:2: .*checksum.*takes the line out"
+    ) as error:
         list(Journal(path).records())
     assert "\n" not in str(error.value)
 

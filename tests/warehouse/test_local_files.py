@@ -126,15 +126,16 @@ def test_a_damaged_file_is_named_with_a_remedy(tmp_path):
         words(SqliteFile(path, [CREATE]))
 
 
-def test_a_file_from_before_there_were_row_checksums_gets_them(tmp_path):
+def test_a_changed_value_and_a_changed_schema_are_damage(tmp_path):
     path = tmp_path / "words.sqlite"
-    file = SqliteFile(path, [CREATE], durable=False)
+    file = SqliteFile(path, [CREATE])
     add(file, "ancient")
     assert verify_database(path) == []
-    file = SqliteFile(path, [CREATE])
-    add(file, "new")
-    assert words(file)[-2:] == ["ancient", "new"] and verify_database(path) == []
     content = path.read_bytes()
-    path.write_bytes(content.replace(b"ancient", b"anciens"))
-    [damage] = verify_database(path)
-    assert "1 rows of words are not as they were written" in damage.problem
+    for old, new, problem in (
+        (b"ancient", b"anciens", "missing from index words_checksums"),
+        (b"word TEXT", b"word TEXS", "its schema is not as it was written"),
+    ):
+        path.write_bytes(content.replace(old, new))
+        [damage] = verify_database(path)
+        assert problem in damage.problem

@@ -8,6 +8,7 @@ import pytest
 
 from schemas import StorageError
 from warehouse import Home
+from warehouse.journal import encode_record
 from warehouse.object_journal import _MERGE_ABOVE
 
 WRITER = """
@@ -83,7 +84,7 @@ def test_a_segment_written_after_losing_the_lease_is_read(s3_home, journal):
         first._lease._valid_until = 0.0
         with pytest.raises(StorageError, match="may belong to another worker now: run again"):
             first.append({"number": 1})
-        first._put(b'{"number":2}\n')  # it was being written when the lease ran out
+        first._put(encode_record({"number": 2}))  # it was being written when the lease ran out
     assert numbers(journal) == [0, 2]
 
 
@@ -101,8 +102,8 @@ def test_a_kill_loses_no_appended_record(s3_home, journal, monkeypatch):
 
 def test_a_damaged_line_is_named(s3_home, journal):
     with s3_home.journal("plans", "shard") as mine:
-        mine._put(b'{"number":0}\nnot json\n')
-    with pytest.raises(StorageError, match=r"000001-00000000\.jsonl:2: damaged, not JSON"):
+        mine._put(encode_record({"number": 0}) + b"not json\n")
+    with pytest.raises(StorageError, match=r"000001-00000000\.jsonl:2: damaged, its checksum"):
         numbers(journal)
 
 

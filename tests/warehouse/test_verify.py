@@ -2,8 +2,6 @@
 
 import subprocess
 
-import pyarrow.parquet as pq
-
 from schemas.trajectories import ATTEMPTS
 from tests.warehouse.conftest import WITHOUT_S3
 from warehouse.checksums import write_sums
@@ -40,23 +38,6 @@ def test_every_store_is_verified(any_home, attempts, image):
     home.lake.write(ATTEMPTS, attempts(4, image=image.sha256, source_image=None), SHARD)
     [found] = damage(home)
     assert found.subject == (image.sha256,) and "is missing" in found.problem
-
-
-def test_files_from_before_there_were_checksums_are_read(home, attempts):
-    home.lake.write(ATTEMPTS, attempts(4), SHARD)
-    file = home.lake.file(ATTEMPTS, SHARD)
-    old = pq.read_table(file)
-    pq.write_table(old, file)  # as another writer: no checksum of the file, none of its pages
-    with home.journal("plans", SHARD) as journal:
-        journal.path.write_bytes(b'{"number": 0}\n')
-        journal.append({"number": 1})
-    assert not [each for each in damage(home) if each.kind != "image"]
-    assert [record["number"] for record in journal.records()] == [0, 1]
-
-    changed = old.set_column(0, old.field(0), old.column(1))
-    pq.write_table(changed.replace_schema_metadata(old.schema.metadata), file)
-    [found] = [each for each in damage(home) if each.kind == "table"]
-    assert "its rows have another hash" in found.problem
 
 
 def test_the_last_lines_damaged_newline_is_noticed_and_restored(home):

@@ -130,7 +130,7 @@ def test_refreshing_leaves_one_file(home):
     refresh_views(home)
     refresh_views(home)
     names = sorted(path.name for path in home.local.iterdir())
-    assert names == ["lake", "partitions.sqlite", "warehouse.duckdb"]
+    assert names == ["lake", "warehouse.duckdb"]
 
 
 def test_a_read_only_connection_cannot_change_the_views(home, attempts):
