@@ -7,10 +7,9 @@ so that a kill at any moment leaves every image in at least one place. Readers l
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
-from pathlib import Path
 
 from schemas import BadImageError, StorageError
 from schemas.prompts import PROMPTS
@@ -21,7 +20,6 @@ from .home import Home, lease_seconds
 from .image_pack import PACK, ImageRange, read_ranges, write_pack
 from .images import ImageStore
 from .object_journal import Lease
-from .sqlite_file import SqliteFile
 
 JOURNALS = ("plans", "trajectories", "scores")
 _PENDING = ".pending"  # marks a pack whose images may still be files as well
@@ -53,17 +51,10 @@ def compact(home: Home, dry_run: bool = False) -> Iterator[CompactedShard]:
     with maintenance_lock(home):
         if not dry_run:
             _finish_deletions(home.images)
-        compacted = _CompactedShards(home.local / "compacted.sqlite")
-        known = compacted.read()
         for shard in finished_shards(home):
-            content = home.lake.content_hash(ATTEMPTS, shard)
-            if known.get(shard) == content and not _compress(home, shard, dry_run=True):
-                continue
-            done = _compact_shard(home, shard, dry_run)
-            if not dry_run:
-                compacted.note(shard, content)
-            if done.images or done.journals:
-                yield done
+            # Images are packed before, and what draws another one writes a line.
+            if _compress(home, shard, dry_run=True):
+                yield _compact_shard(home, shard, dry_run)
 
 
 def pack_images(images: ImageStore, names: list[str], title: str) -> tuple[int, int]:
@@ -83,22 +74,6 @@ def pack_images(images: ImageStore, names: list[str], title: str) -> tuple[int, 
     return count, size
 
 
-class _CompactedShards:
-    """A local cache: the shards that were compacted, with the content hash of their attempts."""
-
-    def __init__(self, path: Path) -> None:
-        create = "CREATE TABLE IF NOT EXISTS shards (name TEXT PRIMARY KEY, content TEXT)"
-        self._file = SqliteFile(path, ((create,),))
-
-    def read(self) -> dict[str, str | None]:
-        with self._file.transaction() as connection:
-            return dict(connection.execute("SELECT name, content FROM shards"))
-
-    def note(self, shard: str, content: str | None) -> None:
-        with self._file.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO shards VALUES (?, ?)", (shard, content))
-
-
 @contextmanager
 def maintenance_lock(home: Home) -> Iterator[None]:
     """Let one process at a time, on any machine, move or delete images."""
@@ -111,10 +86,8 @@ def maintenance_lock(home: Home) -> Iterator[None]:
         finally:
             lease.release()
         return
-    path = home.local / "maintenance.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock: AbstractContextManager[None] = exclusive_lock(path, StorageError(busy))
-    with lock:
+    home.local.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(home.local / "maintenance.lock", StorageError(busy)):
         yield
 
 

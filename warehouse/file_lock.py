@@ -44,17 +44,22 @@ class HeldLock:
         os.pwrite(self.descriptor, text.encode(), 0)
 
 
+def lock_now(descriptor: int, shared: bool = False) -> bool:
+    """Lock an open file without waiting, until it is closed; False: others hold it."""
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def try_lock(path: Path, shared: bool = False) -> HeldLock | None:
     """Take a lock without waiting; many may hold it `shared`. None: others hold it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        if isinstance(error, BlockingIOError):
-            return None
-        raise
-    return HeldLock(descriptor)
+    if lock_now(descriptor, shared):
+        return HeldLock(descriptor)
+    os.close(descriptor)
+    return None
 
 
 def is_locked(path: Path) -> bool:

@@ -95,7 +95,7 @@ class Home:
         """Sorted names of the shards that have a journal of an asset."""
         asset = safe_name(asset, "asset")
         if self.storage.has_conditional_writes:
-            return sorted(self.storage.find(f"journals/{asset}", LEASE_FILE))
+            return sorted(dict(self.storage.files(f"journals/{asset}", LEASE_FILE)))
         files = [path.name for path in (self.local / "journals" / asset).glob("*.jsonl*")]
         names = (name.removesuffix(suffix) for name in files for suffix in (LINES, COMPRESSED))
         return sorted({name for name in names if name not in files})

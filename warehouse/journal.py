@@ -6,7 +6,6 @@ time writes a journal. Lines of finished work may be compressed, in a file of th
 before the others.
 """
 
-import fcntl
 import io
 import os
 import threading
@@ -23,6 +22,7 @@ import pyarrow as pa
 from schemas import StorageError
 
 from .atomic import atomic_write
+from .file_lock import is_locked, lock_now
 from .storage import storage_errors
 
 LINES, COMPRESSED = ".jsonl", ".jsonl.zst"
@@ -105,17 +105,7 @@ class Journal:
     @property
     def is_in_use(self) -> bool:
         """Whether a process writes it."""
-        try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
+        return is_locked(self.path)
 
     def remove(self) -> None:
         with storage_errors("removed", self.path):
@@ -220,16 +210,12 @@ def _is_at(fd: int, path: Path) -> bool:
 def _lock(fd: int, path: Path) -> None:
     """Lock the journal itself: `filelock`, which truncates its file, would need one more file."""
     deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > deadline:
-                raise StorageError(
-                    f"{path} is being written by another process: wait for that run to end, or "
-                    "stop it"
-                ) from error
-            time.sleep(_LOCK_SECONDS / 10)
+    while not lock_now(fd):
+        if time.monotonic() > deadline:
+            raise StorageError(
+                f"{path} is being written by another process: wait for that run to end, or stop it"
+            )
+        time.sleep(_LOCK_SECONDS / 10)
 
 
 def _end_with_a_line(fd: int) -> None:

@@ -142,7 +142,7 @@ class Lake:
 
     def is_absent(self, table: Table) -> bool:
         """Whether a table has no file at all, not even an empty one."""
-        return next(self.storage.find(table.name, PART), None) is None
+        return next(self.storage.files(table.name, PART), None) is None
 
     def open(self, table: Table, partition: str) -> StoredPartition:
         """A partition as it is now; raises as `read`, and FileNotFoundError: there is none."""
@@ -150,7 +150,7 @@ class Lake:
 
     def all_partitions(self, table: Table) -> list[str]:
         """Sorted names of all that a view reads: also users' requests, and the empty typed file."""
-        return sorted(n for n in self.storage.find(table.name, PART) if not n.startswith("."))
+        return sorted(self._files(table))
 
     def partitions(self, table: Table) -> list[str]:
         """Sorted names of the stored partitions, without those of users' requests."""
@@ -221,7 +221,7 @@ class Lake:
     def _files(self, table: Table) -> dict[str, FileState]:
         """State of the files of `all_partitions`."""
         files = self.storage.files(table.name, PART)
-        return {name: state for name, state in files.items() if not name.startswith(".")}
+        return {name: state for name, state in files if not name.startswith(".")}
 
     def _listing(self, table: Table) -> Listing:
         listings = self._listings[-1] if self._listings else {}

@@ -1,22 +1,24 @@
 """Read-only SQL queries over the lake: `interleave sql` and `query`."""
 
+import os
 import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 
-from schemas import TABLES, VIEWS, FoundryError, StorageError
+from schemas import TABLES, VIEWS, FoundryError, StorageError, Table
 
 from .home import Home
 from .result_formats import Format, count_noun, render
+from .sqlite_file import SqliteFile
 from .storage import first_line, storage_errors
-from .verified_files import verify_before_query
 from .views import connect, lock_to_lake
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 TIMEOUT = 300.0  # seconds
 _PAUSES = (0.02, 0.04, 0.08, 0.16, 0.32)  # seconds after each try
 _TRANSIENT = (duckdb.IOException, duckdb.InvalidInputException)
+_THREADS = min(8, os.cpu_count() or 1)
+_CREATE_TABLE = "CREATE TABLE verified (file TEXT PRIMARY KEY, size INTEGER, modified INTEGER)"
+_State = tuple[str, int, int]  # path, size in bytes, time of the last change in nanoseconds
 _READ_STATEMENTS = {"SELECT", "EXPLAIN", "PRAGMA", "CALL", "MULTI"}
 
 
@@ -102,8 +107,49 @@ def run_query(
 
 
 def verify_referenced(home: Home, sql: str) -> None:
-    """Verify the files of the tables that a query names, as `verify_before_query` does."""
-    verify_before_query(home, [TABLES[name] for name in _referenced_tables(sql)])
+    """Verify the files of the tables that a query names, which DuckDB does not.
+
+    Each is read once as long as it is not changed, as `verified.sqlite` says; without that file (in
+    a home that cannot be written) at every query. Of files on an object store, which verifies its
+    own bytes, only the schema is checked.
+
+    Raises:
+        SchemaMismatchError, StorageError: a file is damaged, or its schema cannot be read.
+    """
+    tables = [TABLES[name] for name in _referenced_tables(sql)]
+    if not home.lake.storage.is_local:
+        for table in tables:
+            home.lake.check(table)
+        return
+    memory = SqliteFile(home.local / "verified.sqlite", [(_CREATE_TABLE,)], durable=False)
+    known = _known_states(memory)
+    changed = [each for table in tables for each in _states(home, table) if each[0] not in known]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(lambda each: _verify(home, *each[1:]), changed))
+    if not changed:
+        return
+    with suppress(StorageError), memory.transaction() as connection:
+        states = [state for state, *_ in changed]
+        connection.executemany("INSERT OR REPLACE INTO verified VALUES (?, ?, ?)", states)
+
+
+def _known_states(memory: SqliteFile) -> set[_State]:
+    with suppress(StorageError), memory.transaction() as connection:
+        return set(connection.execute("SELECT * FROM verified"))
+    return set()
+
+
+def _states(home: Home, table: Table) -> Iterator[tuple[_State, Table, str]]:
+    for partition in home.lake.all_partitions(table):
+        file = home.lake.file(table, partition)
+        with suppress(FileNotFoundError):
+            stat = Path(file).stat()
+            yield (file, stat.st_size, stat.st_mtime_ns), table, partition
+
+
+def _verify(home: Home, table: Table, partition: str) -> None:
+    with suppress(FileNotFoundError):
+        home.lake.verify(table, partition)
 
 
 def _execute(home: Home, sql: str, other_files: bool, timeout: float | None) -> pa.Table:

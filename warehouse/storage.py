@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -23,7 +23,6 @@ from schemas import StorageError
 
 from .atomic import atomic_write
 
-_STALE_SECONDS = 24 * 3600
 # Requests that S3 throttles (503 SlowDown) are repeated, with jitter, for up to a minute or so;
 # s3fs itself repeats those five times over whose answer says so, which that to a HEAD does not.
 _S3_OPTIONS = {"config_kwargs": {"retries": {"mode": "standard", "max_attempts": 10}}}
@@ -107,7 +106,6 @@ class Storage:
 
     fs: Any  # of fsspec
     root: str
-    _swept: bool = field(default=False, init=False)
 
     @classmethod
     def at(cls, url: str) -> "Storage":
@@ -159,8 +157,8 @@ class Storage:
         """Replace a file atomically; `durable`: survive a power cut as well (local folders)."""
         with storage_errors("written", self.url(path)):
             if self.is_local:
-                temporary = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
-                return local_state(atomic_write(Path(self.root, path), data, durable, temporary))
+                state = atomic_write(Path(self.root, path), data, durable, self._temporary_file())
+                return _local_state(state)
             self.fs.pipe_file(f"{self.root}/{path}", data)
         # The ETag that S3 gives an object that is put at once (unless it is encrypted by KMS).
         return FileState(len(data), f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"')
@@ -173,7 +171,7 @@ class Storage:
                 yield Path(folder, "draft")
             return
         with storage_errors("written", self.url(path)):
-            draft = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
+            draft = self._temporary_file()
         try:
             yield draft
         finally:
@@ -190,7 +188,7 @@ class Storage:
             _sync(draft)
             draft.replace(target)
             _sync(target.parent)
-            return local_state(target.stat())
+            return _local_state(target.stat())
 
     @contextmanager
     def snapshot(self, path: str) -> Iterator[BinaryIO]:
@@ -273,29 +271,16 @@ class Storage:
             return [path.rstrip("/") for path in self.fs.ls(self.root, detail=False)]
         return []
 
-    def find(self, folder: str, name: str) -> Iterator[str]:
-        """Names of the folders in `folder` that have a file called `name`."""
+    def files(self, folder: str, name: str) -> Iterator[tuple[str, FileState]]:
+        """The folders in `folder` that have a file `name`, and its state."""
         with storage_errors("listed", self.url(folder)):
             if self.is_local:
-                # Lazily; the root is no part of the pattern, since its name may have brackets.
-                for path in Path(self.root, folder).glob(f"*/{name}"):
-                    yield path.parent.name
-            else:
-                for url in self.fs.find(f"{self.root}/{folder}"):
-                    if url.endswith(f"/{name}"):
-                        yield url.split("/")[-2]
-
-    def files(self, folder: str, name: str) -> dict[str, FileState]:
-        """Folder -> state of its file `name`, for the folders in `folder` that have one."""
-        with storage_errors("listed", self.url(folder)):
-            if self.is_local:
-                return dict(_local_files(f"{self.root}/{folder}", name))
-            found = self.fs.find(f"{self.root}/{folder}", detail=True)
-        return {
-            path.split("/")[-2]: FileState(int(info["size"]), str(info.get("ETag") or ""))
-            for path, info in found.items()
-            if path.endswith(f"/{name}")
-        }
+                yield from _local_files(f"{self.root}/{folder}", name)
+                return
+            for path, info in self.fs.find(f"{self.root}/{folder}", detail=True).items():
+                if path.endswith(f"/{name}"):
+                    state = FileState(int(info["size"]), str(info.get("ETag") or ""))
+                    yield path.split("/")[-2], state
 
     def names(self, suffix: str) -> list[str]:
         """Names of the files in this folder that end in `suffix`, sorted."""
@@ -329,16 +314,11 @@ class Storage:
                 with suppress(FileNotFoundError):
                     self.fs.rm_file(name)
 
-    def _temporary_folder(self) -> Path:
-        """Cleared, on its first use, of the files of killed writers: those older than a day."""
+    def _temporary_file(self) -> Path:
+        """A path for a draft; `garbage.py` removes those of killed writers."""
         folder = Path(self.root, ".tmp")
         folder.mkdir(parents=True, exist_ok=True)
-        for leftover in () if self._swept else folder.iterdir():
-            with suppress(OSError):
-                if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
-                    leftover.unlink()
-        self._swept = True
-        return folder
+        return folder / f"{os.getpid()}-{secrets.token_hex(6)}"
 
 
 def _stat(info: dict[str, Any]) -> FileStat:
@@ -361,10 +341,10 @@ def _local_files(folder: str, name: str) -> Iterator[tuple[str, FileState]]:
             with suppress(FileNotFoundError, NotADirectoryError):
                 # Not by Path, which takes half of the time where there are ten thousand.
                 state = os.stat(f"{entry.path}/{name}")  # noqa: PTH116
-                yield entry.name, local_state(state)
+                yield entry.name, _local_state(state)
 
 
-def local_state(stat: os.stat_result) -> FileState:
+def _local_state(stat: os.stat_result) -> FileState:
     return FileState(stat.st_size, str(stat.st_mtime_ns))
 
 

@@ -59,7 +59,7 @@ def home(sampled) -> Home:
     return sampled.home
 
 
-CACHES = ("partitions.sqlite", "verified.sqlite", "image-packs.sqlite", "compacted.sqlite")
+CACHES = ("partitions.sqlite", "verified.sqlite", "image-packs.sqlite")
 
 
 def invoke(home: Home, *arguments: str) -> tuple[int, str]:

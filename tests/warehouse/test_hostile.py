@@ -1,6 +1,5 @@
 """Full disks, read-only folders, truncated files: a one-line error, and no data lost."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -126,13 +125,3 @@ def test_damage_inside_a_partition_is_named(home, attempts):
     with pytest.raises(FoundryError, match=r"part-0\.parquet") as error:
         home.lake.read(ATTEMPTS)
     assert "\n" not in str(error.value)
-
-
-def test_leftovers_of_killed_writers_are_swept(home, attempts):
-    home.lake.write(ATTEMPTS, attempts(1), SHARD)
-    stale, fresh = (home.local / "lake/.tmp" / name for name in ("1-stale", "2-fresh"))
-    stale.write_bytes(b"half")
-    fresh.write_bytes(b"half")
-    os.utime(stale, (0, 0))
-    Home(home.root).lake.write(ATTEMPTS, attempts(2), SHARD)
-    assert (stale.exists(), fresh.exists()) == (False, True)
