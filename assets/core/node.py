@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import Any
+from typing import Any, TypeVar
 
 import dagster as dg
 
@@ -47,6 +47,7 @@ class Partitions:
 
 
 NODES: dict[str, "Node"] = {}
+Name = TypeVar("Name", str, str | None)  # of a partition; None: of all
 
 
 @dataclass(frozen=True)
@@ -126,17 +127,15 @@ class Node:
         self, foundry: FoundryResource, instance: dg.DagsterInstance, partition: str | None
     ) -> str:
         """Hash (32 hex digits) of code, settings, `inputs`, and dependencies in the profile."""
-        inputs = {dep: NODES[dep].content(foundry, partition) for dep in self._inputs_of(foundry)}
-        own = self._of_partitions(foundry, [partition] if partition else [])
-        return self._fingerprint(partition, self._origin(foundry, instance), inputs, own)
+        return self.fingerprints(foundry, instance, [partition])[partition]
 
     def fingerprints(
-        self, foundry: FoundryResource, instance: dg.DagsterInstance, partitions: Sequence[str]
-    ) -> dict[str, str]:
+        self, foundry: FoundryResource, instance: dg.DagsterInstance, partitions: Sequence[Name]
+    ) -> dict[Name, str]:
         """`fingerprint` of each partition; what they share is computed once."""
         origin, deps = self._origin(foundry, instance), self._inputs_of(foundry)
         contents = {dep: NODES[dep].contents(foundry, partitions) for dep in deps}
-        own = self._of_partitions(foundry, partitions)
+        own = self._of_partitions(foundry, [name for name in partitions if name is not None])
         return {
             name: self._fingerprint(name, origin, {dep: contents[dep][name] for dep in deps}, own)
             for name in partitions
@@ -144,27 +143,19 @@ class Node:
 
     def content(self, foundry: FoundryResource, partition: str | None) -> list[str | None]:
         """Content hashes of what is stored, of one shard or of all partitions."""
-        if self.output_hashes:
-            return self.output_hashes(foundry)
-        lake, hashes = foundry.home.lake, list[str | None]()
-        for table in self.tables:
-            if table.sharded and partition:
-                hashes.append(lake.content_hash(table, partition))
-            else:
-                hashes += lake.content_hashes(table).values()
-        return [content_hash for content_hash in hashes if content_hash]
+        return self.contents(foundry, [partition])[partition]
 
     def contents(
-        self, foundry: FoundryResource, partitions: Sequence[str]
-    ) -> dict[str, list[str | None]]:
+        self, foundry: FoundryResource, partitions: Sequence[Name]
+    ) -> dict[Name, list[str | None]]:
         """`content` of each partition."""
         if self.output_hashes:
             return dict.fromkeys(partitions, self.output_hashes(foundry))
-        found: dict[str, list[str | None]] = {name: [] for name in partitions}
+        found: dict[Name, list[str | None]] = {name: [] for name in partitions}
         for table in self.tables:
             hashes = foundry.home.lake.content_hashes(table)
             for name, content in found.items():
-                if not table.sharded:
+                if name is None or not table.sharded:
                     content += hashes.values()
                 elif name in hashes:
                     content.append(hashes[name])
@@ -174,7 +165,9 @@ class Node:
         """Hash of what is stored now; changes when a file is lost or damaged."""
         return _version_of(self.content(foundry, partition))
 
-    def data_versions(self, foundry: FoundryResource, partitions: Sequence[str]) -> dict[str, str]:
+    def data_versions(
+        self, foundry: FoundryResource, partitions: Sequence[Name]
+    ) -> dict[Name, str]:
         """`data_version` of each partition."""
         contents = self.contents(foundry, partitions)
         return {name: _version_of(content) for name, content in contents.items()}

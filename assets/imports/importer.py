@@ -1,7 +1,7 @@
 """Imports a file: its usable rows as a partition of `imports`, or as a prompt pack; and why the
 others were rejected."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from warehouse import Home
 from warehouse.atomic import atomic_write
 from warehouse.storage import safe_name
 
-from .source import ImageFinder, SourceFile, SourceRow, UnusableRowError
+from .source import ImageFinder, SourceFile, UnusableRowError
 from .training_rows import RowReader
 
 
@@ -48,9 +48,9 @@ def import_rows(
     reader = RowReader(kind, home, ImageFinder(file.images, home.images.put))
     origin = {"source": file.label, "file_sha256": file.sha256, "licence": licence}
 
-    def read(row: SourceRow) -> ImportedRow:
-        identity = {"row_id": f"{name}:{row.number}", "name": name, "number": row.number}
-        return ImportedRow(kind=kind, **identity, **origin, **reader.read(row.content))
+    def read(number: int, row: Mapping[str, Any]) -> ImportedRow:
+        identity = {"row_id": f"{name}:{number}", "name": name, "number": number}
+        return ImportedRow(kind=kind, **identity, **origin, **reader.read(row))
 
     rows, rejected = read_all(file, read, progress)
     if not rows:
@@ -61,17 +61,19 @@ def import_rows(
 
 
 def read_all(
-    file: SourceFile, read: Callable[[SourceRow], Any], progress: Progress
+    file: SourceFile, read: Callable[[int, Mapping[str, Any]], Any], progress: Progress
 ) -> tuple[list[Any], dict[int, str]]:
-    """What `read` makes of every row, and the numbers of rejected rows with the reasons."""
-    done, rejected = [], {}
-    for row in file.rows():
+    """What `read` makes of every row and its number, from 1; numbers of rejected rows, and why."""
+    done, rejected = [], dict[int, str]()
+    for number, row in enumerate(file.rows(), 1):
         try:
-            done.append(read(row))
+            if isinstance(row, str):
+                raise UnusableRowError(row)
+            done.append(read(number, row))
         except UnusableRowError as error:
-            rejected[row.number] = str(error)
+            rejected[number] = str(error)
         # How many follow is not known.
-        progress.update(row.number, row.number + 1, f"{len(rejected)} rejected")
+        progress.update(number, number + 1, f"{len(rejected)} rejected")
     return done, rejected
 
 

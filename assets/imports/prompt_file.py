@@ -15,7 +15,7 @@ from warehouse.atomic import atomic_path, atomic_write
 from ..prompts.file_pack import IMAGES, INFO, PROMPTS_FILE, PackInfo
 from ..prompts.pack import FilePrompt
 from .importer import ImportResult, read_all
-from .source import ImageFinder, SourceFile, SourceRow, UnusableRowError
+from .source import ImageFinder, SourceFile, UnusableRowError
 
 _MAX_CHARACTERS = 32_000
 
@@ -44,8 +44,8 @@ def import_prompts(
         finder = ImageFinder(file.images, lambda image: _write_image(draft / IMAGES, image))
         seen: set[tuple[str, ...]] = set()
 
-        def read(row: SourceRow) -> FilePrompt:
-            prompt = _read(row.content, columns, finder)
+        def read(_number: int, row: Mapping[str, Any]) -> FilePrompt:
+            prompt = _read(row, columns, finder)
             key = (prompt.text, *prompt.images)
             if key in seen:
                 raise UnusableRowError("an earlier row has the same prompt")
@@ -62,9 +62,7 @@ def import_prompts(
     return ImportResult(len(prompts), rejected)
 
 
-def _read(row: Mapping[str, Any] | str, columns: PromptColumns, images: ImageFinder) -> FilePrompt:
-    if isinstance(row, str):
-        raise UnusableRowError(row)
+def _read(row: Mapping[str, Any], columns: PromptColumns, images: ImageFinder) -> FilePrompt:
     text = row.get(columns.text)
     if not isinstance(text, str) or not text.strip():
         raise UnusableRowError(f"no text in {columns.text}; it has {', '.join(map(str, row))}")

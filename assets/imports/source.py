@@ -1,7 +1,7 @@
 """Files to import, here or in a data set of the Hub, and the images that their rows name."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -10,21 +10,13 @@ from schemas import BadImageError, FoundryError
 from warehouse import EncodedImage, Home
 from warehouse.images import check_upload
 
-from ..core.row_files import read_rows
+from ..core.row_files import Row, read_rows
 from ..hub.repository import Repository
 
 _HUB = "datasets/"
 _MAX_PIXELS = 4096 * 4096
 WHITE = "data/interleave/white.png"
 """The name by which the authors' code means: there is no image yet."""
-
-
-@dataclass(frozen=True)
-class SourceRow:
-    """A row by its position in the file, 1-based; `content` is a text where it is damaged."""
-
-    number: int
-    content: Mapping[str, Any] | str
 
 
 @dataclass(frozen=True)
@@ -45,15 +37,14 @@ class SourceFile:
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
-    def rows(self) -> Iterator[SourceRow]:
-        """Its rows, unchecked; empty lines are left out.
+    def rows(self) -> Iterator[Row]:
+        """Its rows, unchecked.
 
         Raises:
             FoundryError: it cannot be read, or is in none of the formats.
         """
         with self.path.open("rb") as file:
-            for number, row in enumerate(read_rows(str(self.path), file), 1):
-                yield SourceRow(number, row)
+            yield from read_rows(str(self.path), file)
 
 
 def open_source(home: Home, reference: str, images: Path | None) -> SourceFile:

@@ -66,14 +66,12 @@ class RowReader:
     home: Home
     images: ImageFinder
 
-    def read(self, row: Mapping[str, Any] | str) -> dict[str, Any]:
+    def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Columns of `ImportedRow`: texts, images and ground truth.
 
         Raises:
             UnusableRowError: why it cannot be trained on.
         """
-        if isinstance(row, str):
-            raise UnusableRowError(row)
         try:
             return self._rl(row) if self.kind == "critic_rl" else self._sft(row)
         except ValidationError as error:

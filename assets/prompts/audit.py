@@ -7,13 +7,12 @@ checks, each with a Wilson interval: a share warns only where its interval lies 
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from statistics import NormalDist
 from typing import Any
 
 import dagster as dg
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from inference.agent_prompts.templates import IMAGE, render
 from inference.calls.ask import ask_all
@@ -30,6 +29,7 @@ from schemas.prompts import (
     CategoryRow,
     PromptAuditRow,
     PromptRow,
+    TemplateRow,
 )
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
 from warehouse import Home
@@ -40,11 +40,11 @@ from ..core.foundry import FoundryResource
 from ..core.metadata import model_call_costs, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
-from .settings import AuditSettings
+from ..core.statistics import wilson_interval
+from .settings import AuditJudgeSettings, AuditSettings
 
 PROPERTIES = ("natural", "feasible", "in_category", "several_images")
 _SHOWN = 20
-_CONFIDENCE = 0.95
 AUDIT = Node(
     name="prompt_audit",
     group="prompts",
@@ -105,8 +105,8 @@ class _Answer(BaseModel, strict=True):
     natural: bool
     feasible: bool
     in_category: bool
-    several_pictures: bool
-    reason: str = ""
+    several_images: bool = Field(alias="several_pictures")
+    reason: str | None = None
 
 
 @dg.asset(**AUDIT.asset_args())
@@ -115,9 +115,13 @@ def prompt_audit(
 ) -> dg.MaterializeResult:
     settings = foundry.settings.prompts.audit
     prompts = sample_prompts(foundry.home, settings)
-    rows, calls = _audit_by_rules(foundry, prompts), list[ModelCallRow]()
+    templates = {(row.pack, row.template_id): row for row in foundry.rows(TEMPLATES)}
+    rows = [audit_by_rules(each, templates.get((each.pack, each.template_id))) for each in prompts]
+    calls: list[ModelCallRow] = []
     if settings.judge:
-        judged, calls = asyncio.run(_audit_by_model(context, foundry, prompts))
+        judged, calls = asyncio.run(
+            _audit_by_model(foundry, settings.judge, prompts, progress_of(context))
+        )
         rows += judged
     tables: dict[Any, Any] = {PROMPT_AUDITS: rows, MODEL_CALLS: calls}
     return AUDIT.record(context, foundry, tables, _metadata(prompts, rows, calls))
@@ -167,42 +171,29 @@ def audit_shares(rows: Sequence[PromptAuditRow], name: str) -> list[dict[str, An
     for row in rows:
         if (value := getattr(row, name)) is not None:
             answers[row.auditor].append(value)
-    return [{"auditor": auditor, **_wilson(values)} for auditor, values in answers.items()]
+    return [{"auditor": auditor, **_share(values)} for auditor, values in answers.items()]
 
 
-def _wilson(values: Sequence[bool]) -> dict[str, Any]:
-    """Share of True, its number of values, and Wilson's interval."""
-    n, z = len(values), NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
-    share = sum(values) / n
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
-    return {"share": share, "n": n, "low": max(centre - half, 0.0), "high": min(centre + half, 1.0)}
-
-
-def _audit_by_rules(foundry: FoundryResource, prompts: Sequence[PromptRow]) -> list[PromptAuditRow]:
-    templates = {(row.pack, row.template_id): row for row in foundry.rows(TEMPLATES)}
-    rows = []
-    for prompt in prompts:
-        template = templates.get((prompt.pack, prompt.template_id))
-        served = template.subcategories if template else []
-        composite = [prompt.template_id] if template and template.composite else []
-        rows.append(audit_by_rules(prompt, served, composite))
-    return rows
+def _share(values: Sequence[bool]) -> dict[str, Any]:
+    successes, count = sum(values), len(values)
+    low, high = wilson_interval(successes, count)
+    return {"share": successes / count, "n": count, "low": low, "high": high}
 
 
 async def _audit_by_model(
-    context: dg.AssetExecutionContext, foundry: FoundryResource, prompts: Sequence[PromptRow]
+    foundry: FoundryResource,
+    settings: AuditJudgeSettings,
+    prompts: Sequence[PromptRow],
+    progress: Progress,
 ) -> tuple[list[PromptAuditRow], list[ModelCallRow]]:
-    profile, settings = foundry.settings, foundry.settings.prompts.audit.judge
-    if settings is None:
-        return [], []
+    profile = foundry.settings
     judge = profile.respondent("benchmark_judge", foundry.home, settings.backend, settings.model)
     places = {(row.pack, row.subcategory): row for row in foundry.rows(CATEGORIES)}
     questions = {
         prompt.prompt_id: audit_question(prompt, places.get((prompt.pack, prompt.subcategory)))
         for prompt in prompts
     }
-    return await ask_about(questions, judge, foundry.home, profile.limits, progress_of(context))
+    return await ask_about(questions, judge, foundry.home, profile.limits, progress)
 
 
 def audit_question(prompt: PromptRow, place: CategoryRow | None) -> str:
@@ -227,13 +218,14 @@ async def ask_about(
     replies, calls = await ask_all(home, AUDIT.name, "all", judge, asked, limits, progress)
     name, rows = qualified_name(judge), []
     for prompt_id, reply in replies.items():
-        answer, error = None, reply.failure
+        found: dict[str, Any] = dict.fromkeys(PROPERTIES) | {"reason": reply.failure}
         if reply.answer:
             try:
-                answer = _read(reply.answer.text)
+                found = _read(reply.answer.text).model_dump()
             except ValidationError as problem:
-                error = summarize_error(problem)
-        rows.append(_row(prompt_id, name, answer, error))
+                found["reason"] = summarize_error(problem)
+        found["reason"] = found["reason"] or None
+        rows.append(PromptAuditRow(prompt_id=prompt_id, auditor=name, **found))
     return rows, calls
 
 
@@ -241,18 +233,6 @@ def _read(text: str) -> _Answer:
     """ValidationError: no JSON object of that form after the last `<answer>`."""
     body = text.rpartition("<answer>")[2].partition("</answer>")[0]
     return _Answer.model_validate_json(body.strip())
-
-
-def _row(prompt_id: str, auditor: str, answer: _Answer | None, error: str | None) -> PromptAuditRow:
-    return PromptAuditRow(
-        prompt_id=prompt_id,
-        auditor=auditor,
-        natural=answer and answer.natural,
-        feasible=answer and answer.feasible,
-        in_category=answer and answer.in_category,
-        several_images=answer and answer.several_pictures,
-        reason=(answer.reason or None) if answer else error,
-    )
 
 
 def _metadata(
@@ -280,20 +260,13 @@ def _short(value: object) -> object:
     return f"{value:.3f}" if isinstance(value, float) else value
 
 
-def audit_by_rules(
-    prompt: PromptRow, subcategories: Collection[str], composite: Collection[str]
-) -> PromptAuditRow:
-    """Judge a prompt by its words.
-
-    Args:
-        subcategories: those that its template serves.
-        composite: templates that ask for one picture with several panels.
-    """
+def audit_by_rules(prompt: PromptRow, template: TemplateRow | None = None) -> PromptAuditRow:
+    """Judge a prompt by its words, and by its template."""
     faults = {
         "natural": _unnatural(prompt.text),
         "feasible": _asks_for_what_is_absent(prompt),
-        "in_category": _misplaced(prompt, subcategories),
-        "several_images": _asks_for_one_picture(prompt, composite),
+        "in_category": _misplaced(prompt, template),
+        "several_images": _asks_for_one_picture(prompt, template),
     }
     reasons = [fault for fault in faults.values() if fault]
     return PromptAuditRow(
@@ -318,13 +291,14 @@ def _asks_for_what_is_absent(prompt: PromptRow) -> str:
     return f"it speaks of {match[0]!r}, which it does not come with" if match else ""
 
 
-def _misplaced(prompt: PromptRow, subcategories: Collection[str]) -> str:
-    served = not subcategories or prompt.subcategory in subcategories
-    return "" if served else f"its template does not serve {prompt.subcategory}"
+def _misplaced(prompt: PromptRow, template: TemplateRow | None) -> str:
+    if template is None or prompt.subcategory in template.subcategories:
+        return ""
+    return f"its template does not serve {prompt.subcategory}"
 
 
-def _asks_for_one_picture(prompt: PromptRow, composite: Collection[str]) -> str:
-    if prompt.template_id in composite or _COMPOSITE.search(prompt.text):
+def _asks_for_one_picture(prompt: PromptRow, template: TemplateRow | None) -> str:
+    if (template and template.composite) or _COMPOSITE.search(prompt.text):
         return "it asks for one composite picture"
     if _DRAW.match(prompt.text) and not _SEVERAL.search(_SAYS_NOTHING.sub("", prompt.text)):
         return "it asks for one picture"

@@ -6,7 +6,7 @@ keeps its full shards.
 
 Near-duplicates (see `near_duplicates`): a prompt is left out when, compared with an earlier prompt
 of any split, the words of its terms and all of its words both have a Jaccard similarity of at least
-`near_duplicate`. Only content words in their base form count: no function words, no numbers, no
+0.8. Only content words in their base form count: no function words, no numbers, no
 suffix, no word order. "How to fold a boat" and "How do I fold a boat?" are one prompt.
 
 Held-out prompts never share with training prompts
@@ -38,6 +38,8 @@ from .pack import Pack, Suffix, Template, TemplateSlot, prompt_id, shard_name
 from .rounds import TrainStretch, stretch_at
 from .settings import BankSettings
 from .template_fills import TemplateFill, TermChoice, append_suffix, choices, fill_sequence
+
+_HELDOUT_TERMS = 0.15  # of all combinations, reserved for held-out prompts
 
 
 def open_bank(
@@ -115,7 +117,7 @@ class PromptBank:
         }
         self._reserves = any(template.heldout for template in pack.templates.values())
         self._split_of: dict[tuple[str, ...], Split] = {}
-        self._index = NearDuplicates(settings.near_duplicate, self._word_frequencies())
+        self._index = NearDuplicates(self._word_frequencies())
         self._due = {each.start: each.subcategories(pack, self._order) for each in stretches}
         self.near_duplicates = 0
         self.prompts = [self._prompt(number, count) for number in range(count)]
@@ -204,7 +206,7 @@ class PromptBank:
             return False
         # Only held-out prompts may use a reserved combination.
         share = _fraction(settings.seed, *combination)
-        reserved = self._reserves and share < settings.heldout_terms
+        reserved = self._reserves and share < _HELDOUT_TERMS
         if split != "heldout_category" and reserved != (split == "heldout"):
             return False
         if not self._index.add(fill.content()):

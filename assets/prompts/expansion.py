@@ -39,6 +39,7 @@ from .settings import ExpansionSettings
 from .template_fills import choices, content_words, fill_sequence, literal_text
 
 ASSET = "vocabulary_expansion"
+_NEAR_DUPLICATE = 0.7  # Jaccard similarity of base forms from which a term is another's
 _WRONG_KIND = "is of a kind that the bank does not have, or whose terms are all grammar"
 _MORE_CHARACTERS, _MORE_WORDS = 10, 1  # allowed beyond the longest term of the kind
 _LETTERS = {chr(code) for code in range(0x250) if chr(code).isalpha()}
@@ -84,7 +85,7 @@ async def expand_packs(
             raise
         result.failures["all banks"] = str(error)
         return result
-    name, threshold = qualified_name(expander), settings.near_duplicate
+    name = qualified_name(expander)
     # A bank without proposals stays as it is.
     tolerated: tuple[type[Exception], ...] = (UnusableAnswerError, CallFailedError)
     if not settings.required:
@@ -96,7 +97,7 @@ async def expand_packs(
         )
         result.calls += calls
         proposed = {bank: reply.answer.terms for bank, reply in replies.items() if reply.answer}
-        result.proposals += filter_terms(pack, proposed, count, threshold, name)
+        result.proposals += filter_terms(pack, proposed, count, name)
         failed = {bank: reply.failure for bank, reply in replies.items() if reply.failure}
         result.failures |= {f"{pack.name}/{bank}": failure for bank, failure in failed.items()}
     return result
@@ -152,18 +153,13 @@ def _subcategories_by_bank(pack: Pack) -> dict[str, set[str]]:
 
 
 def filter_terms(
-    pack: Pack,
-    banks: Mapping[str, Sequence[ProposedTerm]],
-    count: int,
-    near_duplicate: float,
-    expander: str,
+    pack: Pack, banks: Mapping[str, Sequence[ProposedTerm]], count: int, expander: str
 ) -> list[ProposalRow]:
     """A row for every proposal of the model `expander`, bank by bank.
 
-    Rejects all after `count` per bank, and those whose Jaccard similarity (0-1) with a known term
-    is at least `near_duplicate`.
+    Rejects all after `count` per bank, and those that nearly repeat a known term.
     """
-    term_filter = _TermFilter(pack, count, near_duplicate, expander)
+    term_filter = _TermFilter(pack, count, expander)
     heldout_first = sorted(banks, key=lambda bank: bank not in term_filter.heldout_banks)
     return [row for bank in heldout_first for row in term_filter.rows(bank, banks[bank])]
 
@@ -211,9 +207,8 @@ def _base_form(word: str) -> str:
 class _TermFilter:
     """Judges proposals one after another; accepted terms count as known for the following ones."""
 
-    def __init__(self, pack: Pack, count: int, near_duplicate: float, expander: str) -> None:
+    def __init__(self, pack: Pack, count: int, expander: str) -> None:
         self._pack, self._count, self._expander = pack, count, expander
-        self._near_duplicate = near_duplicate
         self._uses, self.heldout_banks = uses(pack), heldout_banks(pack)
         self._known: dict[str, list[_KnownTerm]] = defaultdict(list)  # by each of their words
         for bank, content in pack.banks.items():
@@ -262,7 +257,7 @@ class _TermFilter:
             return f"is held out with {known.origin}"
         similar = [len(words & known.words) / len(words | known.words) for known in sharing]
         highest = max(similar, default=0.0)
-        if highest >= self._near_duplicate:
+        if highest >= _NEAR_DUPLICATE:
             return f"repeats {sharing[similar.index(highest)].origin}"
         return world_fault(self._pack, source, Term(term=term, fixed=fixed), self._uses[source])
 

@@ -92,7 +92,7 @@ class FileBank:
 
     def _rows(self) -> Iterator[PromptRow]:
         words = Counter(word for each in self._pack.prompts for word in content_words(each.text))
-        index = NearDuplicates(self._settings.near_duplicate, words)
+        index = NearDuplicates(words)
         number = 0
         for prompt in self._pack.prompts:
             content = content_words(_SUFFIX.sub("", prompt.text)) | frozenset(prompt.images)

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
+_THRESHOLD = 0.8  # Jaccard similarity from which prompts are near-duplicates
 Words = frozenset[str]
 _ROUNDING = 1e-9
 
@@ -26,13 +27,13 @@ class Content(NamedTuple):
 
 
 class NearDuplicates:
-    """An index of prompts: near-duplicates have a Jaccard similarity >= `threshold` of both sets.
+    """An index of prompts: near-duplicates have a Jaccard similarity of 0.8 or more of both sets.
 
     `frequencies` are expected uses of a word; unknown words count as the most frequent.
     """
 
-    def __init__(self, threshold: float, frequencies: Mapping[str, float]) -> None:
-        self._threshold, self._frequencies = threshold, frequencies
+    def __init__(self, frequencies: Mapping[str, float]) -> None:
+        self._frequencies = frequencies
         # (word, size of the subject) -> prompts
         self._index: dict[tuple[str, int], list[Content]] = defaultdict(list)
 
@@ -40,8 +41,8 @@ class NearDuplicates:
         """Add a prompt unless it is a near-duplicate of an earlier one; whether it was added."""
         subject, words = content
         size = len(subject)
-        smallest = math.ceil(self._threshold * size - _ROUNDING)
-        largest = int(size / self._threshold + _ROUNDING)
+        smallest = math.ceil(_THRESHOLD * size - _ROUNDING)
+        largest = int(size / _THRESHOLD + _ROUNDING)
         ordered = sorted(subject, key=lambda word: (self._frequencies.get(word, math.inf), word))
         prefix = ordered[: size - smallest + 1]
         near = (
@@ -58,4 +59,4 @@ class NearDuplicates:
 
     def _similar(self, one: Words, other: Words) -> bool:
         shared = len(one & other)
-        return shared >= self._threshold * (len(one) + len(other) - shared) - _ROUNDING
+        return shared >= _THRESHOLD * (len(one) + len(other) - shared) - _ROUNDING

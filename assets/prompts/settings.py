@@ -10,7 +10,6 @@ from inference.backends.providers.settings import BenchmarkJudgeModel, ExpanderM
 from schemas.yaml_config import ConfigModel, added_field
 
 Share = Annotated[float, Field(ge=0, lt=1)]
-Similarity = Annotated[float, Field(gt=0, le=1)]
 
 
 class BankSettings(ConfigModel):
@@ -22,14 +21,6 @@ class BankSettings(ConfigModel):
         0.05,
         description="Share of a sub-category's prompts of split heldout, as far as its held-out "
         "templates suffice; held-out sub-categories come on top",
-    )
-    heldout_terms: Share = Field(
-        0.15, description="Share of all combinations of terms that is reserved for split heldout"
-    )
-    near_duplicate: Similarity = Field(
-        0.8,
-        description="Jaccard similarity of content words, of the terms and of the whole text, "
-        "from which a prompt is a near-duplicate of an earlier one; 1: only equal sets of words",
     )
     composite_turns: float = added_field(
         0.2,
@@ -52,11 +43,6 @@ class ExpansionSettings(ConfigModel):
     model: ExpanderModel = Field(description="The model and its parameters")
     terms_per_bank: int = Field(
         20, ge=1, le=200, description="New terms asked for in a bank, over all of its kinds"
-    )
-    near_duplicate: Similarity = Field(
-        0.7,
-        description="Jaccard similarity of base forms from which a proposal is a near-duplicate of "
-        "a term of the pack",
     )
     required: bool = Field(
         True,

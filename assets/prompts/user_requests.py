@@ -69,7 +69,7 @@ def request_prompts(
     if any(row.pack == REQUESTS_PACK for row in others):
         raise FoundryError(f"a pack is named '{REQUESTS_PACK}', as users' requests are: rename it")
     words = Counter(word for row in others for word in content_words(row.text))
-    index = NearDuplicates(settings.near_duplicate, words)
+    index = NearDuplicates(words)
 
     def add(text: str) -> bool:
         content = content_words(text)

@@ -12,7 +12,7 @@ from assets.prompts.pack import pack_tables
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import AuditSettings, BankSettings
 from dagster_project.definitions import ASSETS, CHECKS
-from schemas.prompts import PROMPT_AUDITS, PROMPTS, TEMPLATES
+from schemas.prompts import PROMPT_AUDITS, PROMPTS, TEMPLATES, TemplateRow
 from schemas.trajectories import MODEL_CALLS
 from tests.inference.backends.providers.faulty_provider import KEY, provider
 from warehouse import Home
@@ -110,7 +110,7 @@ def test_rules_find_what_is_wrong():
     (prompt,) = generate_bank(load_pack("sketchbook"), BankSettings(), 1)
 
     def faults(text, **changes):
-        row = audit_by_rules(prompt.model_copy(update={"text": text, **changes}), [], [])
+        row = audit_by_rules(prompt.model_copy(update={"text": text, **changes}))
         return [
             name for name in ("natural", "feasible", "several_images") if not getattr(row, name)
         ]
@@ -123,12 +123,14 @@ def test_rules_find_what_is_wrong():
     assert faults("How to make a poster?") == []
     assert faults("Turn this photo <image> into a drawing, layer by layer") == ["feasible"]
     assert faults("Turn this photo <image> into a drawing", input_image_texts=["a cat"]) == []
-    assert not audit_by_rules(prompt, ["elsewhere"], []).in_category
+    elsewhere = TemplateRow(
+        pack="p", template_id="t", text="{x}", subcategories=["elsewhere"], heldout=False
+    )
+    assert not audit_by_rules(prompt, elsewhere).in_category
 
 
-@pytest.mark.parametrize(
-    ("text", "several"),
-    [
+def test_prompts_for_one_picture_are_found():
+    texts = [
         ("Show a zebra crossing at dawn and describe what can be seen", False),
         ("Show a globe in the style of a picture book and describe the picture", False),
         ("Show a sea otter as it starts to search for food, and describe its behaviour", False),
@@ -141,12 +143,11 @@ def test_rules_find_what_is_wrong():
         ("Show how to build a sundial", True),
         ("Draw a castle from simple shapes, adding one detail per picture", True),
         ("How to build a sundial", True),
-    ],
-)
-def test_prompts_for_one_picture_are_found(text: str, several: bool):
+    ]
     (prompt,) = generate_bank(load_pack("sketchbook"), BankSettings(), 1)
-    row = audit_by_rules(prompt.model_copy(update={"text": text}), [], [])
-    assert row.several_images == several
+    for text, several in texts:
+        row = audit_by_rules(prompt.model_copy(update={"text": text}))
+        assert row.several_images == several, text
 
 
 def test_the_rules_find_nothing_in_the_bank_but_composites():
@@ -155,8 +156,7 @@ def test_the_rules_find_nothing_in_the_bank_but_composites():
     composites = 0
     for prompt in generate_bank(pack, BankSettings(), 1000):
         template = templates[prompt.template_id]
-        composite = [prompt.template_id] if template.composite else []
-        row = audit_by_rules(prompt, template.subcategories, composite)
+        row = audit_by_rules(prompt, template)
         assert row.natural and row.feasible and row.in_category, (prompt.text, row.reason)
         assert row.several_images is not template.composite, prompt.text
         composites += template.composite

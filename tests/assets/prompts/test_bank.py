@@ -346,7 +346,7 @@ def test_suffixes_join_the_sentence(text, suffix, expected):
 
 
 def test_near_duplicate_index_equals_pairwise_comparison():
-    index, added = NearDuplicates(0.8, {"x": 1.0}), []
+    index, added = NearDuplicates({"x": 1.0}), []
     for i in range(400):
         subject = frozenset({str(i % 7), str(i % 5 + 10), "x", "y", "z" if i % 2 else "y"})
         content = Content(subject, subject | {str(i % 4 + 30), "show", "step"})
@@ -363,7 +363,7 @@ def _at_least_four_fifths(one, other):
 
 def test_other_terms_in_a_long_template_are_no_duplicates():
     rest = frozenset(["split", "word", "sequential", "parts", "exact", "same", "artistic", "style"])
-    index = NearDuplicates(0.8, {})
+    index = NearDuplicates({})
     assert index.add(Content(frozenset({"sun"}), rest | {"sun"}))
     assert index.add(Content(frozenset({"moon"}), rest | {"moon"}))
     assert not index.add(Content(frozenset({"moon"}), rest | {"moon", "please"}))

@@ -29,7 +29,7 @@ def proposals(bank, *terms, kind="entity", countable=True):
 
 
 def filtered(pack, *banks, count=20):
-    return filter_terms(pack, dict(banks), count, 0.7, "openai/m-1")
+    return filter_terms(pack, dict(banks), count, "openai/m-1")
 
 
 def filter_one(pack, bank, term, **options):
