@@ -3,12 +3,12 @@
 Intervals are percentile bootstrap intervals (Efron 1979), seeded and clustered by request: what is
 resampled is a request with all its values, of its plan, its outcome and its judged attempts, under
 every training seed, because they are not independent. Where every value is the same, the interval
-is a point. What differs from one training to the next is shown beside it (`seed_spread`).
+is a point. What differs from one training to the next is its spread.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple, TypeVar
@@ -22,13 +22,19 @@ _Z = 1.959963984540054  # of a two-sided 95 % interval
 
 @dataclass(frozen=True)
 class Interval:
-    """The mean of `count` values, of so many requests, and the bounds of its interval."""
+    """The mean of `count` values, of so many requests, and the bounds of its interval.
+
+    Args:
+        requests: None: not clustered.
+        spread: standard deviation of the means of the training seeds; None: fewer than two.
+    """
 
     mean: float
     low: float
     high: float
     count: int
-    requests: int | None = None  # None: not clustered
+    requests: int | None = None
+    spread: float | None = None
 
     def in_percent(self) -> str:
         return f"{100 * self.mean:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
@@ -70,33 +76,25 @@ def mean_interval(
 
 
 def clustered_interval(values: Values, **bootstrap: Any) -> Interval:
-    """The mean of values and its interval by request; see `mean_interval`."""
+    """The mean of values, its interval by request, and its spread; see `mean_interval`."""
     in_order = sorted(values, key=str)
     requests = [each.request for each in in_order]
-    return mean_interval([values[each] for each in in_order], requests=requests, **bootstrap)
-
-
-def differences(ours: Values, theirs: Values) -> Values:
-    """How much higher `ours` are, for the items and training seeds that both have."""
-    return {each: ours[each] - theirs[each] for each in ours.keys() & theirs.keys()}
+    found = mean_interval([values[each] for each in in_order], requests=requests, **bootstrap)
+    by_seed: defaultdict[int | None, list[float]] = defaultdict(list)
+    for observation, value in values.items():
+        by_seed[observation.training_seed].append(value)
+    spread = stdev(map(fmean, by_seed.values())) if len(by_seed) > 1 else None
+    return replace(found, spread=spread)
 
 
 def paired_difference(ours: Values, theirs: Values, **bootstrap: Any) -> Interval | None:
-    """How much higher `ours` is than `theirs`; None: they have no item in common.
+    """How much higher `ours` is than `theirs`; None: they have no item of a training in common.
 
     Pairing removes the variance between items, so that small differences show. `bootstrap`: see
     `mean_interval`.
     """
-    common = differences(ours, theirs)
+    common = {each: ours[each] - theirs[each] for each in ours.keys() & theirs.keys()}
     return clustered_interval(common, **bootstrap) if common else None
-
-
-def seed_spread(values: Values) -> float | None:
-    """Standard deviation of the means of the training seeds; None: fewer than two."""
-    by_seed: defaultdict[int | None, list[float]] = defaultdict(list)
-    for observation, value in values.items():
-        by_seed[observation.training_seed].append(value)
-    return stdev(map(fmean, by_seed.values())) if len(by_seed) > 1 else None
 
 
 def wilson_interval(successes: int, count: int) -> tuple[float, float]:

@@ -1,22 +1,14 @@
 """Metrics of an evaluation, and its rows as means and differences with intervals, as tables."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
 
 from schemas.training import EvaluationRow
 
-from ..core.statistics import (
-    Interval,
-    Observation,
-    Values,
-    clustered_interval,
-    differences,
-    paired_difference,
-    seed_spread,
-)
+from ..core.statistics import Interval, Observation, Values, clustered_interval, paired_difference
 from .settings import EvaluationSettings
 from .variants import NEW_CRITIC, NEW_PLANNER, PROMOTED, VARIANTS
 
@@ -88,25 +80,20 @@ def observation_of(row: EvaluationRow) -> Observation:
 
 @dataclass(frozen=True)
 class Summary:
-    """Some benchmarks. `values`: variant -> metric -> values, variants in table 5's order."""
+    """A benchmark. `values`: variant -> metric -> values, variants in table 5's order."""
 
     values: Mapping[str, Mapping[str, Values]]
     settings: EvaluationSettings = field(default_factory=EvaluationSettings)
 
     @classmethod
     def of(
-        cls,
-        rows: Iterable[EvaluationRow],
-        benchmarks: str | Collection[str],
-        settings: EvaluationSettings,
+        cls, rows: Iterable[EvaluationRow], benchmark: str, settings: EvaluationSettings
     ) -> "Summary":
-        """The rows of one benchmark, or of several together."""
-        names = {benchmarks} if isinstance(benchmarks, str) else set(benchmarks)
         values: dict[str, dict[str, dict[Observation, float]]] = defaultdict(
             lambda: defaultdict(dict)
         )
         for row in rows:
-            if row.benchmark in names:
+            if row.benchmark == benchmark:
                 values[row.variant][row.metric][observation_of(row)] = row.value
         order = [*VARIANTS, *values]
         ordered = sorted(values.items(), key=lambda entry: order.index(entry[0]))
@@ -126,15 +113,6 @@ class Summary:
         ours, theirs = self._values(better, metric), self._values(worse, metric)
         return paired_difference(ours, theirs, **self._bootstrap)
 
-    def spread(self, variant: str, metric: str) -> float | None:
-        """Standard deviation of the means of the training seeds; None: fewer than two."""
-        return seed_spread(self._values(variant, metric))
-
-    def difference_spread(self, better: str, worse: str, metric: str) -> float | None:
-        """The same, of the difference of two variants."""
-        ours, theirs = self._values(better, metric), self._values(worse, metric)
-        return seed_spread(differences(ours, theirs))
-
     def _values(self, variant: str, metric: str) -> Values:
         return self.values.get(variant, {}).get(metric, {})
 
@@ -145,31 +123,27 @@ class Summary:
 
 def means_table(summary: Summary) -> list[dict[str, object]]:
     """A row per variant: means with their intervals, and their spread over training seeds."""
-    rows: list[dict[str, object]] = []
-    for variant in summary.variants:
-        row: dict[str, object] = {"variant": variant}
-        for metric in METRICS:
-            row |= _cells(metric, summary.mean(variant, metric), summary.spread(variant, metric))
-        rows.append(row)
-    return rows
+    return [
+        {"variant": variant} | _cells({metric: summary.mean(variant, metric) for metric in METRICS})
+        for variant in summary.variants
+    ]
 
 
 def differences_table(summary: Summary) -> list[dict[str, object]]:
     """The same, of the pairs of `PAIRS` that were both evaluated."""
-    rows: list[dict[str, object]] = []
-    for pair in PAIRS:
-        if set(pair) <= set(summary.variants):
-            row: dict[str, object] = {"difference": " - ".join(pair)}
-            for metric in METRICS:
-                gap = summary.difference(*pair, metric)
-                row |= _cells(metric, gap, summary.difference_spread(*pair, metric), "+")
-            rows.append(row)
-    return rows
+    return [
+        {"difference": " - ".join(pair)}
+        | _cells({metric: summary.difference(*pair, metric) for metric in METRICS}, "+")
+        for pair in PAIRS
+        if set(pair) <= set(summary.variants)
+    ]
 
 
-def _cells(
-    metric: str, interval: Interval | None, spread: float | None, sign: str = ""
-) -> dict[str, object]:
-    """A metric's column, and beside it its spread where there is one."""
-    cells: dict[str, object] = {metric: "–" if interval is None else format(interval, sign)}
-    return cells if spread is None else cells | {f"{metric}, SD of seeds": f"{spread:.3f}"}
+def _cells(intervals: Mapping[str, Interval | None], sign: str = "") -> dict[str, object]:
+    """A column of each metric, and beside it its spread where there is one."""
+    cells: dict[str, object] = {}
+    for metric, interval in intervals.items():
+        cells[metric] = "–" if interval is None else format(interval, sign)
+        if interval and interval.spread is not None:
+            cells[f"{metric}, SD of seeds"] = f"{interval.spread:.3f}"
+    return cells

@@ -66,7 +66,6 @@ class Relation:
     worse: str
     better: str
     gap: Interval | None
-    spread: float | None  # of the gap, over training seeds
 
     @property
     def outcome(self) -> Outcome:
@@ -98,8 +97,8 @@ def _percentages(summary: Summary, name: str, metrics: Sequence[str]) -> dict[st
     for metric, mean in zip(metrics, means, strict=True):
         title = metric.removesuffix("_rate")
         row[f"{title}, here"] = f"{mean.in_percent()}" if mean else "–"
-        if (spread := summary.spread(name, metric)) is not None:
-            row[f"{title}, SD of seeds"] = f"{100 * spread:.1f}"
+        if mean and mean.spread is not None:
+            row[f"{title}, SD of seeds"] = f"{100 * mean.spread:.1f}"
     known = [mean.mean for mean in means if mean]
     row["average, here"] = f"{100 * fmean(known):.1f}" if len(known) == len(means) else "–"
     paper = TABLE_5.get(name)
@@ -112,12 +111,7 @@ def _percentages(summary: Summary, name: str, metrics: Sequence[str]) -> dict[st
 def relations(summary: Summary, measure: str = SUCCESS) -> list[Relation]:
     """What is here of each relation of the paper's table 5, by a metric."""
     return [
-        Relation(
-            worse,
-            better,
-            summary.difference(better, worse, measure),
-            summary.difference_spread(better, worse, measure),
-        )
+        Relation(worse, better, summary.difference(better, worse, measure))
         for worse, better in RELATIONS
     ]
 
@@ -129,12 +123,16 @@ def relations_table(summary: Summary, measure: str = SUCCESS) -> list[dict[str, 
             "relation": f"{each.worse} < {each.better}",
             "UEval of pictures, paper": f"{_gap_of_paper(each):+.1f}",
             "difference here": format(each.gap, "+") if each.gap else "–",
-            "SD of seeds": "–" if each.spread is None else f"{each.spread:.3f}",
+            "SD of seeds": _spread(each.gap),
             "requests": each.gap.requests if each.gap else 0,
             "outcome": each.outcome,
         }
         for each in relations(summary, measure)
     ]
+
+
+def _spread(interval: Interval | None) -> str:
+    return f"{interval.spread:.3f}" if interval and interval.spread is not None else "–"
 
 
 def _gap_of_paper(relation: Relation) -> float:
@@ -143,11 +141,11 @@ def _gap_of_paper(relation: Relation) -> float:
 
 def _row(summary: Summary, name: str) -> dict[str, object]:
     ours, calls = summary.mean(name, SUCCESS), summary.mean(name, "generator_calls")
-    paper, spread = TABLE_5.get(name), summary.spread(name, SUCCESS)
+    paper = TABLE_5.get(name)
     return {
         "variant": name,
         "final pictures right, here": f"{ours}" if ours else "–",
-        "SD of seeds": "–" if spread is None else f"{spread:.3f}",
+        "SD of seeds": _spread(ours),
         "generator calls per request, here": f"{calls.mean:.2f}" if calls else "–",
         "row of the paper": paper.title if paper else "–",
         "UEval, pictures": paper.image if paper else "–",
@@ -219,8 +217,7 @@ def markdown(summaries: Mapping[str, Summary]) -> str:
 def _cell(summary: Summary, variant: str, metric: str) -> str:
     if (mean := summary.mean(variant, metric)) is None:
         return ""
-    spread = summary.spread(variant, metric)
-    return f"{mean}" if spread is None else f"{mean} ± {spread:.3f}"
+    return f"{mean}" if mean.spread is None else f"{mean} ± {mean.spread:.3f}"
 
 
 def markdown_table(rows: Sequence[dict[str, object]]) -> str:

@@ -18,7 +18,7 @@ _STEP = ["trajectory_id", "step_number"]
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ScoreAgreement:
     """Two members' overall scores (0-10), compared over the attempts that both scored.
 
     Correlations are -1 to 1; None: fewer than two attempts, or a member gives all the same score.
@@ -44,7 +44,7 @@ class Agreement:
         }
 
 
-def agreements(rows: Sequence[MemberScoreRow]) -> list[Agreement]:
+def agreements(rows: Sequence[MemberScoreRow]) -> list[ScoreAgreement]:
     """The agreement of every pair of members, sorted by name."""
     import pandas as pd
 
@@ -70,7 +70,7 @@ def agreement_metadata(rows: Sequence[MemberScoreRow]) -> dict[str, Any]:
     }
 
 
-def _compare(both: "pd.DataFrame") -> Agreement:
+def _compare(both: "pd.DataFrame") -> ScoreAgreement:
     """Compare two columns of overall scores, indexed by step and iteration."""
     one, other = both.columns
     steps = [step for _, step in both.sort_index().groupby(_STEP) if len(step) > 1]
@@ -78,7 +78,7 @@ def _compare(both: "pd.DataFrame") -> Agreement:
     pearson, spearman = (_number(both.corr(how).loc[one, other]) for how in ("pearson", "spearman"))
     difference = _number((both[one] - both[other]).abs().mean())
     same_best = sum(same) / len(same) if same else None
-    return Agreement((one, other), len(both), pearson, spearman, difference, same_best)
+    return ScoreAgreement((one, other), len(both), pearson, spearman, difference, same_best)
 
 
 def _number(value: Any) -> float | None:

@@ -146,12 +146,12 @@ def test_the_spread_is_that_of_the_means_of_training_seeds():
         BENCHMARK,
         EvaluationSettings(),
     )
-    assert found.spread("full_rl", "final_success") == pytest.approx(0.1)  # of 0.5, 0.6, 0.7
+    mean = found.mean("full_rl", "final_success")
+    assert mean.spread == pytest.approx(0.1) and mean.requests == 100  # of 0.5, 0.6, 0.7
     (row,) = means_table(found)
     assert row["final_success"].startswith("0.600 [")
     assert row["final_success, SD of seeds"] == "0.100"
-    assert found.mean("full_rl", "final_success").requests == 100
-    assert found.spread("full_sft", "final_success") is None
+    assert summary(full_rl=50).mean("full_rl", "final_success").spread is None
 
 
 def test_no_values_are_an_error():
