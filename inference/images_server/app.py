@@ -18,9 +18,9 @@ from ..http.server import (
 )
 from ..roles import BackendError
 from .handlers import ImageHandlers
-from .links import PATH
 from .models import ServableImageModel, find_servable
 from .ray_replicas import ReplicaPool, deploy
+from .responses import LINKS
 from .settings import ImagesServerSettings
 
 KEY = "INTERLEAVE_IMAGES_KEY"
@@ -80,4 +80,4 @@ def make_app(
 
 def _is_public(path: str) -> bool:
     """Linked images have addresses that cannot be guessed."""
-    return is_health_path(path) or path.startswith(PATH)
+    return is_health_path(path) or path.startswith(LINKS)

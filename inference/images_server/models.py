@@ -1,6 +1,7 @@
 """What can be served, and a replica, which holds it in memory and generates in batches."""
 
 import asyncio
+import io
 import os
 import socket
 import sys
@@ -11,8 +12,11 @@ from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 
+from PIL import Image, ImageOps
+
 from schemas import BadImageError
 from warehouse import EncodedImage
+from warehouse.images import UPLOAD_FORMATS
 
 from ..backends.diffusers.pipeline_runner import (
     DrawResult,
@@ -31,7 +35,6 @@ from ..calls.batching import Batcher
 from ..roles import RetryableError, UnusableAnswerError
 from ..sketch_world import generator as sketch_generator
 from ..sketch_world.settings import SketchSettings
-from .masks import keep_outside
 
 _SIDE = 96  # sides of sketches are multiples of it
 
@@ -141,6 +144,21 @@ class DrawRejected:
 ReplicaResult = DrawnImage | DrawRejected
 
 
+def to_white_mask(image: EncodedImage) -> EncodedImage:
+    """A mask that is white where to repaint; OpenAI's are transparent there.
+
+    Raises:
+        BadImageError: it cannot be decoded.
+    """
+    try:
+        with Image.open(io.BytesIO(image.data), formats=UPLOAD_FORMATS) as mask:
+            if not mask.has_transparency_data:
+                return image
+            return EncodedImage.of(ImageOps.invert(mask.convert("RGBA").getchannel("A")))
+    except Exception as error:  # Pillow raises errors of all kinds
+        raise BadImageError("mask cannot be decoded") from error
+
+
 def _without_mask(spec: GenerationSpec) -> GenerationSpec:
     """For a model that paints no masks: the whole image, as large as its mask."""
     assert spec.mask is not None
@@ -158,7 +176,8 @@ def _cut(image: DrawnImage, mask: EncodedImage, before: EncodedImage) -> DrawnIm
         raise UnusableAnswerError(
             "{}x{} was drawn, and the mask is larger or smaller".format(*after.image.size)
         )
-    return replace(image, data=keep_outside(mask, before, after).data)
+    cut = Image.composite(after.image, before.image, mask.image.convert("L"))
+    return replace(image, data=EncodedImage.of(cut).data)
 
 
 # A spec, and the key of the batches that it fits into.

@@ -1,10 +1,13 @@
-"""Images as OpenAI's API answers with them: a JSON object, or the events of a stream."""
+"""Images as OpenAI's API answers with them: a JSON object, links, or the events of a stream."""
 
 import asyncio
 import base64
+import secrets
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
 import orjson
@@ -12,12 +15,51 @@ import orjson
 from warehouse import EncodedImage
 
 from ..backends.diffusers.pipeline_runner import GenerationSpec
-from ..http.errors import APIError
-from .links import LinkedImages
+from ..http.errors import APIError, not_found
 from .models import DrawnImage
 from .requests import ImageJob, ImageRequest
 
+LINKS = "/v1/images/files/"
+_LINK_SECONDS = 3600.0  # as OpenAI's
+_LINKED_BYTES = 256 * 2**20
+
 Draw = Callable[[GenerationSpec], Awaitable[DrawnImage]]
+
+
+class LinkedImages:
+    """Images in memory, each for an hour, and the oldest ones less where memory is short.
+
+    An address cannot be guessed, and needs no key: it goes where an <img> shows it.
+    """
+
+    def __init__(self, seconds: float = _LINK_SECONDS, max_bytes: int = _LINKED_BYTES) -> None:
+        self._seconds, self._max_bytes = seconds, max_bytes
+        # Name -> when it expires, media type, content; the oldest first.
+        self._images: OrderedDict[str, tuple[float, str, bytes]] = OrderedDict()
+
+    def add(self, content: bytes, mime: str) -> str:
+        """The path of an image."""
+        name = f"{secrets.token_urlsafe(24)}.{mime.removeprefix('image/')}"
+        self._images[name] = monotonic() + self._seconds, mime, content
+        self._remove_old()
+        return LINKS + name
+
+    def get(self, name: str) -> tuple[str, bytes]:
+        """Media type and content; APIError (404): there is none, or not any more."""
+        self._remove_old()
+        if name not in self._images:
+            raise not_found(f"no image {name} here, or not any more", "name")
+        _, mime, content = self._images[name]
+        return mime, content
+
+    def _remove_old(self) -> None:
+        total = sum(len(content) for *_, content in self._images.values())
+        while self._images:
+            expires, _, content = next(iter(self._images.values()))
+            if expires > monotonic() and (total <= self._max_bytes or len(self._images) == 1):
+                return
+            self._images.popitem(last=False)
+            total -= len(content)
 
 
 @dataclass(frozen=True)

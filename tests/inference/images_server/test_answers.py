@@ -13,10 +13,9 @@ from inference.backends.diffusers.pipeline_runner import GenerationSpec, Pipelin
 from inference.backends.diffusers.registry import DiffusersSettings, load_registry, select_model
 from inference.backends.images.limits import GeneratorLimits, limits_of
 from inference.http.errors import APIError
-from inference.images_server import links
-from inference.images_server.links import LinkedImages
+from inference.images_server import responses
 from inference.images_server.models import SKETCH, DrawRejected, servable_pipeline
-from inference.images_server.responses import preview_steps
+from inference.images_server.responses import LINKS, LinkedImages, preview_steps
 from tests.inference.images_server.served_images import LocalReplica, images_of, metrics, served
 from warehouse import EncodedImage
 
@@ -79,16 +78,16 @@ def test_a_link_leads_to_the_image_without_a_key():
         assert (reply.content, reply.headers["content-type"]) == (carried.data, "image/webp")
         assert linked.b64_json is None
         assert httpx.get(linked.url.replace(linked.url[-12:-5], "x" * 7)).status_code == 404
-        assert httpx.get(f"{server.url}{links.PATH}../../models").status_code in (401, 404)
+        assert httpx.get(f"{server.url}{LINKS}../../models").status_code in (401, 404)
 
 
 def test_links_expire_and_are_bounded(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(links, "monotonic", lambda: now[0])
+    monkeypatch.setattr(responses, "monotonic", lambda: now[0])
     store = LinkedImages(seconds=10, max_bytes=100)
     names = []
     for _ in range(3):
-        names.append(store.add(b"x" * 40, "image/png").removeprefix(links.PATH))
+        names.append(store.add(b"x" * 40, "image/png").removeprefix(LINKS))
         now[0] += 4
     with pytest.raises(APIError, match="not any more"):
         store.get(names[0])  # three are too many bytes
