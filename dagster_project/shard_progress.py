@@ -1,13 +1,12 @@
 """Progress over the shards of `interleave run`, with a forecast of their end and cost."""
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from assets.core.foundry import FoundryResource
 from assets.core.node import Node
 from assets.core.progress import progress_factory
-from inference.calls.forecast import MIN_SHARDS, Forecast, Measured, predict_sum
+from inference.calls.forecast import MIN_SHARDS, ItemUsage, WorkForecast
 from inference.calls.progress import NullProgress
 from schemas.trajectories import MODEL_CALLS
 
@@ -23,38 +22,24 @@ class ShardProgress:
         self._lake, self._nodes, self._total = foundry.home.lake, nodes, total
         label = "shards" if nodes[0].sharded else "partitions"
         self._progress = progress_factory()(label) if total > 1 else NullProgress()
-        self._started, self._last = datetime.now(UTC), time.monotonic()
-        self._done = 0
-        self._seconds, self._usd = list[Measured](), list[Measured]()
-        self._unpriced = False
+        self._started, self._done = datetime.now(UTC), 0
+        self._forecast = WorkForecast([1.0] * total, 1, MIN_SHARDS - 1, interval_seconds=0)
+        self._forecast.begin(0)
 
     def finish(self, partition: str) -> None:
         """A partition is finished."""
+        self._forecast.end(self._done, self._usage(partition))
         self._done += 1
-        now = time.monotonic()
-        elapsed, self._last = now - self._last, now
-        self._measure(partition, elapsed)
-        self._progress.update(self._done, self._total, self._forecast().text)
+        if self._done < self._total:
+            self._forecast.begin(self._done)
+        self._progress.update(self._done, self._total, self._forecast.forecast().text)
 
-    def _measure(self, partition: str, elapsed: float) -> None:
-        """Take what it took, unless an earlier run made some of its calls."""
-        calls = [
-            call
-            for node in self._nodes
-            if self._lake.exists(MODEL_CALLS, f"{node.name}-{partition}")
-            for call in self._lake.read(
-                MODEL_CALLS, [f"{node.name}-{partition}"], ["started_at", "cost_usd", "error"]
-            ).to_pylist()
-        ]
-        if any(call["started_at"] < self._started for call in calls):
-            return
-        self._unpriced |= any(call["cost_usd"] is None and call["error"] is None for call in calls)
-        self._seconds.append(Measured(1, elapsed))
-        self._usd.append(Measured(1, sum(call["cost_usd"] or 0.0 for call in calls)))
-
-    def _forecast(self) -> Forecast:
-        to_come = self._total - self._done
-        if not to_come:
-            return Forecast()
-        usd = None if self._unpriced else predict_sum(self._usd, to_come, MIN_SHARDS)
-        return Forecast(predict_sum(self._seconds, to_come, MIN_SHARDS), usd)
+    def _usage(self, partition: str) -> ItemUsage:
+        """What its calls cost, unless an earlier run made some of them."""
+        names = [f"{node.name}-{partition}" for node in self._nodes]
+        known = [name for name in names if self._lake.exists(MODEL_CALLS, name)]
+        usage, columns = ItemUsage(), ["started_at", "cost_usd", "error"]
+        for call in self._lake.read(MODEL_CALLS, known, columns).to_pylist() if known else ():
+            usage.add(call["cost_usd"], call["error"])
+            usage.replayed |= call["started_at"] < self._started
+        return usage

@@ -3,16 +3,15 @@
 Calls are taken to be like the average call of the same model in this home; where there was none,
 assumptions are used, and marked as such. A judge's calls are those of the variants of the settings,
 without the systems that promotion compares beside them once one is in use. Those of GRPO's rewards
-are upper bounds (`grpo_estimate.py`). What servers and trainings take of machines is computed from
-sizes of models (`stage_needs.py`).
+are upper bounds (`checkpoints/estimates.py`). What servers and trainings take of machines is
+computed from sizes of models (`stage_needs.py`).
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from inference.backends.checkpoint.model import CheckpointSettings
 from inference.backends.diffusers.backend import DiffusersBackend
@@ -30,12 +29,9 @@ from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import EVALUATIONS, RUBRICS
 from schemas.trajectories import LOOP_ROLES, TRAJECTORIES, Role
 from warehouse import Home
-from warehouse.sql import verify_referenced
-from warehouse.views import connect
 
 from ..benchmarks.settings import BenchmarkJudgeSettings
-from ..checkpoints.grpo_estimate import GrpoLoad, grpo_load
-from ..checkpoints.sft_estimate import SftEstimate, sft_estimates
+from ..checkpoints.estimates import GrpoLoad, SftEstimate, grpo_load, query, sft_estimates
 from ..core.foundry import FoundryResource
 from ..core.stage_needs import StageNeeds, disk_needed, drawing_seconds, stage_needs
 from ..evaluation.variants import VARIANTS
@@ -409,19 +405,13 @@ def _measured_calls(home: Home) -> _Calls:
             avg(coalesce(output_tokens, 0)) as output_tokens
         from model_calls where not cached and error is null group by all
     """
-    rows = _query(home, sql)
+    rows = query(home, sql)
     return {(row.pop("role"), row.pop("name")): _Call(**row) for row in rows}
 
 
 def _attempts_per_trajectory(home: Home) -> float:
     sql = "select count(*) / nullif(count(distinct prompt_id), 0) as ratio from attempts"
-    return _query(home, sql)[0]["ratio"] or _ATTEMPTS_PER_TRAJECTORY
-
-
-def _query(home: Home, sql: str) -> list[dict[str, Any]]:
-    verify_referenced(home, sql)
-    with closing(connect(home)) as connection:
-        return connection.sql(sql).to_arrow_table().to_pylist()
+    return query(home, sql)[0]["ratio"] or _ATTEMPTS_PER_TRAJECTORY
 
 
 def _image_mb(foundry: FoundryResource) -> float:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.progress import TimeElapsedColumn as Elapsed
 from rich.table import Table as RichTable
 
-from assets.checkpoints.sft_estimate import SftEstimate
+from assets.checkpoints.estimates import SftEstimate
 from assets.core.foundry import FoundryResource
 from assets.core.progress import LogProgress, ProgressFactory, reporting_to
 from assets.core.stage_needs import StageNeeds, gigabytes

@@ -231,7 +231,7 @@ class JournaledCalls(Generic[R]):
         answer = await self._store_answer(request, outcome)
         refused = isinstance(outcome.error, UnusableAnswerError)
         call = self._row(request, outcome)
-        self._usage[request.site.prompt_id].add(call)
+        self._usage[request.site.prompt_id].add(call.cost_usd, call.error)
         return await self._append(JournaledCall(call=call, answer=answer, refused=refused))
 
     async def _copy_fallback(self, key: CallKey) -> JournaledCall | None:

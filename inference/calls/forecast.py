@@ -20,8 +20,6 @@ from datetime import datetime, timedelta
 from statistics import NormalDist
 from typing import NamedTuple
 
-from schemas.trajectories import ModelCallRow
-
 LEVEL = 0.9
 MIN_PROMPTS = 20
 MIN_SHARDS = 5
@@ -45,9 +43,10 @@ class ItemUsage:
     usd: float | None = 0.0  # None: a call has no price
     replayed: bool = False  # (partly) finished before: it says nothing of other items
 
-    def add(self, call: ModelCallRow) -> None:
-        unpriced = self.usd is None or (call.cost_usd is None and call.error is None)
-        self.usd = None if unpriced else (self.usd or 0.0) + (call.cost_usd or 0.0)
+    def add(self, cost_usd: float | None, error: str | None) -> None:
+        """A call; one that failed needs no price."""
+        unpriced = self.usd is None or (cost_usd is None and error is None)
+        self.usd = None if unpriced else (self.usd or 0.0) + (cost_usd or 0.0)
 
 
 class Interval(NamedTuple):
@@ -193,9 +192,10 @@ class WorkForecast:
         slots: int,
         at_least: int = MIN_PROMPTS,
         clock: Callable[[], float] = time.monotonic,
+        interval_seconds: float = _INTERVAL_SECONDS,
     ) -> None:
         self._sizes, self._slots, self._clock = sizes, max(min(slots, len(sizes)), 1), clock
-        self._at_least = at_least + self._slots
+        self._at_least, self._interval = at_least + self._slots, interval_seconds
         self._begun = 0
         self._running: dict[object, tuple[float, float]] = {}  # item -> size, when it began
         self._seconds, self._usd = list[Measured](), list[Measured]()
@@ -219,7 +219,7 @@ class WorkForecast:
     def forecast(self) -> Forecast:
         """Made again every two seconds at most: it takes up to 50 ms."""
         now = self._clock()
-        if now - self._made_at >= _INTERVAL_SECONDS:
+        if now - self._made_at >= self._interval:
             self._forecast, self._made_at = self._make(now), now
         return self._forecast
 

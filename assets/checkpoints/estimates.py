@@ -1,22 +1,24 @@
-"""Estimates GRPO of the critic before it runs: steps, their time, and what rewards ask for."""
+"""Estimates trainings before they run: rows, steps, time, and what the rewards of GRPO ask for."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
 
 from schemas import Table
-from schemas.curation import CRITIC_RL
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.trajectories import TRAJECTORIES
 from training.grpo.recipe import GrpoSettings
 from training.registry import CheckpointRegistry
+from training.sft.recipe import SftSettings, read_recipe
 from warehouse import Home
 from warehouse.sql import verify_referenced
 from warehouse.views import connect
 
 from ..core.foundry import FoundryResource
+from ..core.stage_needs import base_size, lora_rank, sft_row_tokens
 from .recipes import LINEAGE
 
 _CHECKPOINT = "critic_rl_checkpoint"
@@ -24,7 +26,7 @@ _CHECKPOINT = "critic_rl_checkpoint"
 _ROWS_PER_TRAJECTORY = 1.5
 _DRAWN_SHARE = 0.5
 _MIN_MEASURED = 100  # answers that tell a share
-_CPU_SECONDS = 0.2  # of a rollout, with its update: the packaged model on two cores
+_CPU_ROLLOUT_SECONDS = 0.2  # of a rollout, with its update: the packaged model on two cores
 _GPU_SECONDS = 3.0  # of a rollout: 128 of an 8B model in some 50 s on 8 GPUs
 
 
@@ -106,24 +108,92 @@ def _drawn_share(home: Home, settings: GrpoSettings) -> tuple[float, int]:
         "code": ("evaluation.success", "critic_rl"),
     }[settings.reward.form]
     sql = f"select avg((not {accepted})::int) as share, count({accepted}) as rows from {table}"
-    measured = _first(home, sql)
+    measured = query(home, sql)[0]
     enough = measured["rows"] >= _MIN_MEASURED
     return (measured["share"], measured["rows"]) if enough else (_DRAWN_SHARE, 0)
 
 
 def _seconds_per_rollout(home: Home, settings: GrpoSettings) -> tuple[float, str | None]:
     """Of the newest training of this home, with its version; else an assumption."""
-    for row in reversed(CheckpointRegistry(home).rows(_CHECKPOINT)):
-        sql = "select count(*) / nullif(count(distinct step), 0) as rollouts from rollouts"
-        rollouts = _first(home, f"{sql} where run = '{row.version}'")["rollouts"]
-        seconds = json.loads(row.metrics).get("seconds")
-        if rollouts and seconds:
-            return seconds / rollouts, row.version
-    return (_GPU_SECONDS / settings.devices if settings.gpus else _CPU_SECONDS), None
+    per_step = "select count(*) / nullif(count(distinct step), 0) as rollouts from rollouts"
+    for version, metrics in _measured_trainings(home, _CHECKPOINT):
+        rollouts = query(home, f"{per_step} where run = '{version}'")[0]["rollouts"]
+        if rollouts and metrics.get("seconds"):
+            return metrics["seconds"] / rollouts, version
+    return (_GPU_SECONDS / settings.devices if settings.gpus else _CPU_ROLLOUT_SECONDS), None
 
 
-def _first(home: Home, sql: str) -> Mapping[str, Any]:
+def _measured_trainings(home: Home, checkpoint: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Versions and metrics of the checkpoints of this home, the newest first."""
+    for row in reversed(CheckpointRegistry(home).rows(checkpoint)):
+        yield row.version, json.loads(row.metrics)
+
+
+def query(home: Home, sql: str) -> list[dict[str, Any]]:
+    """The rows of a query over the lake; StorageError: a table of it is damaged."""
     verify_referenced(home, sql)
     with closing(connect(home)) as connection:
-        row: Mapping[str, Any] = connection.sql(sql).to_arrow_table().to_pylist()[0]
-        return row
+        return connection.sql(sql).to_arrow_table().to_pylist()
+
+
+_CPU_ROW_SECONDS = 0.07  # of a row: the packaged model on two cores
+# Rows of a trajectory where there are none to measure: those of 100 prompts of the sketch world.
+_SETS: dict[str, tuple[Table, float]] = {
+    "planner_sft": (PLANNER_SFT, 1.8),
+    "critic_sft": (CRITIC_SFT, 3.9),
+}
+
+
+@dataclass(frozen=True)
+class SftEstimate:
+    """A training that is to come."""
+
+    name: str
+    rows: int
+    steps: int
+    seconds: float | None  # None: the size of the base model is unknown before its download
+    measured: str | None  # version of the checkpoint whose steps took as long; None: assumed
+    gpus: int
+
+    @property
+    def gpu_hours(self) -> float:
+        return (self.seconds or 0.0) * self.gpus / 3600
+
+
+def sft_estimates(foundry: FoundryResource, trajectories: int) -> list[SftEstimate]:
+    """Trainings of planner and critic, after so many more trajectories, unless they are done."""
+    if foundry.settings.training is None:
+        return []
+    estimates = []
+    for name, (table, assumed) in _SETS.items():
+        registry, version = CheckpointRegistry(foundry.home), LINEAGE[f"{name}_checkpoint"](foundry)
+        if trajectories or not registry.is_complete(f"{name}_checkpoint", version.version):
+            rows = rows_to_come(foundry, table, trajectories, assumed)
+            estimates.append(_sft_estimate(foundry, name, rows))
+    return [each for each in estimates if each.steps]
+
+
+def _sft_estimate(foundry: FoundryResource, name: str, rows: int) -> SftEstimate:
+    settings: SftSettings = getattr(foundry.training, name)
+    recipe = read_recipe(settings)
+    trained = rows - round(rows * settings.dev_share)
+    epochs = float(recipe.options.get("num_train_epochs", 3))  # LLaMA-Factory's own
+    steps = recipe.options.get("max_steps") or ceil(trained * epochs / recipe.batch)
+    a_step, measured = _assumed_step(foundry, name, settings), None
+    for version, metrics in _measured_trainings(foundry.home, f"{name}_checkpoint"):
+        if metrics.get("steps") and metrics.get("seconds"):
+            a_step, measured = metrics["seconds"] / metrics["steps"], version
+            break
+    seconds = None if a_step is None else steps * a_step
+    gpus = recipe.gpus * settings.nodes
+    return SftEstimate(name, rows, steps if rows else 0, seconds, measured, gpus)
+
+
+def _assumed_step(foundry: FoundryResource, name: str, settings: SftSettings) -> float | None:
+    recipe, size = read_recipe(settings), base_size(foundry.settings)
+    if not recipe.gpus:
+        return _CPU_ROW_SECONDS * recipe.batch
+    if size is None:
+        return None
+    tokens = recipe.batch * sft_row_tokens(name, recipe)
+    return size.training_seconds(tokens, recipe.gpus * settings.nodes, lora_rank(settings))
