@@ -30,8 +30,7 @@ from schemas import TABLES, BadImageError, FoundryError, Table
 from schemas.reviews import REVIEWS
 from schemas.training import CHECKPOINTS
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
-from training.registry import CheckpointRegistry
-from training.verification import checkpoint_checks
+from training.registry import CheckpointRegistry, checkpoint_checks
 from warehouse import EncodedImage, Home, Journal
 from warehouse.atomic import atomic_write
 from warehouse.journal import COMPRESSED, LINES, compress, decompress

@@ -12,16 +12,12 @@ from typing import Any
 
 import ray
 import torch
-from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from torch import Tensor
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 
 from .decoding import DecodedAnswer, Decoder, Request, Vocabulary
 
-_ATTENTION = "grouped_sdpa"
 _GATHER_SECONDS = 0.15  # seconds without a new request after which a batch is complete
 _VISION_TOKENS = ("image", "video", "vision_start", "vision_end")
 PendingRequest = tuple[Request, "asyncio.Future[DecodedAnswer]"]
@@ -163,34 +159,6 @@ class BatchedAdapter(BaseRollout):
         await server.load_weights.remote(state, global_steps)
 
 
-def _grouped_sdpa(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    **options: Any,
-) -> tuple[Tensor, None]:
-    """Attention (batch, new tokens, heads, size) of a query (batch, heads, new tokens, size).
-
-    Where several query heads share a key head, transformers repeats the keys and values for the
-    CPU, which costs more than the attention itself. For one new token, the heads that share a key
-    are rows of one query instead: the cache is not copied.
-    """
-    batch, heads, new, size = query.shape
-    shared = key.shape[1]
-    if new != 1 or shared == heads:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-    out = nn.functional.scaled_dot_product_attention(
-        query.view(batch, shared, heads // shared, size),
-        key,
-        value,
-        attn_mask=attention_mask,
-        scale=options.get("scaling"),
-    )
-    return out.reshape(batch, 1, heads, size), None
-
-
 def _actor_name(rank: int) -> str:
     return f"batching_server_{rank}"
 
@@ -206,11 +174,9 @@ def _load(path: str) -> tuple[Any, Decoder]:
     from transformers import AutoConfig, AutoProcessor
     from verl.utils.model import get_hf_auto_model_class
 
-    AttentionInterface.register(_ATTENTION, _grouped_sdpa)
-    AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
     config = AutoConfig.from_pretrained(path)
     model = get_hf_auto_model_class(config).from_pretrained(
-        path, config=config, dtype=torch.float32, attn_implementation=_ATTENTION
+        path, config=config, dtype=torch.float32
     )
     processor = AutoProcessor.from_pretrained(path)
     tokenizer = processor.tokenizer
