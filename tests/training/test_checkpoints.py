@@ -108,7 +108,7 @@ import sys
 from training.registry import CheckpointRegistry
 from warehouse import Home
 registry = CheckpointRegistry(Home(sys.argv[1]))
-for _ in range(10):
+for _ in range(4):
     for version in "ab":
         registry.promote("critic_rl_checkpoint", version, "at the same time")
 """
@@ -117,8 +117,8 @@ for _ in range(10):
 @pytest.mark.slow
 def test_processes_change_the_registry_one_after_the_other(registry):
     root = registry.home.root
-    writers = [subprocess.Popen([sys.executable, "-c", CHANGE, root]) for _ in range(3)]
-    assert [writer.wait(120) for writer in writers] == [0, 0, 0]
+    writers = [subprocess.Popen([sys.executable, "-c", CHANGE, root]) for _ in range(2)]
+    assert [writer.wait(120) for writer in writers] == [0, 0]
     versions = [event.version for event in registry.history(NAME)]
     assert all(one != other for one, other in pairwise(versions))
     assert statuses(registry)["b"] == "promoted"

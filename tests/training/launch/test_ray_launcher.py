@@ -91,11 +91,6 @@ def test_a_training_runs_as_a_ray_job(cluster, tmp_path):
     assert [done for done, _, _ in updates] == [1, 2, 3]
 
 
-def test_a_crash_of_a_ray_job_is_one_line(cluster, tmp_path):
-    with pytest.raises(TrainingFailedError, match="ValueError: the template has no images"):
-        launch(toy_job(tmp_path, "raise ValueError('the template has no images')"), cluster)
-
-
 def test_a_driver_killed_in_a_ray_job_is_noticed(cluster, tmp_path):
     code = "import os, time; os.kill(os.getppid(), 9); time.sleep(600)"
     with pytest.raises(TrainingFailedError, match="training toy failed: it was killed"):

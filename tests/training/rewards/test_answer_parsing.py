@@ -1,6 +1,5 @@
 """Answers of the policy, well-formed, sloppy and malformed."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,9 +11,8 @@ BODY = '{"previous_step_success": false, "refine_prompt": "a red cat"}'
 PARSED = ParsedAnswer(False, "a red cat")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_sloppy_answers_are_parsed():
+    cases = [
         f"<think>the cat is blue</think>\n<answer>{BODY}</answer>",
         f"<answer>{BODY}</answer>",
         f"the cat is blue</think><answer>{BODY}</answer>",
@@ -26,15 +24,13 @@ PARSED = ParsedAnswer(False, "a red cat")
         '<answer>{"refine_prompt": "a red cat", "previous_step_success": false</answer>',
         f"<answer>{BODY[:-1]}, " + '"why": "blue"}</answer>',
         '<answer>{"previous_step_success": false, "refine_prompt": " a red cat "}</answer>',
-    ],
-)
-def test_sloppy_answers_are_parsed(text):
-    assert parse_answer(text) == PARSED
+    ]
+    for text in cases:
+        assert parse_answer(text) == PARSED
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_malformed_answers_are_none():
+    cases = [
         "",
         BODY,
         "<answer></answer>",
@@ -52,10 +48,9 @@ def test_sloppy_answers_are_parsed(text):
         "<answer>" + "[" * 5000 + "</answer>",
         "<answer>" + '{"a":' * 5000 + "</answer>",
         "<answer>" + "9" * 5000 + "</answer>",
-    ],
-)
-def test_malformed_answers_are_none(text):
-    assert parse_answer(text) is None
+    ]
+    for text in cases:
+        assert parse_answer(text) is None
 
 
 def test_white_space_around_brackets_and_slashes_is_removed_from_the_prompt_too():

@@ -1,7 +1,5 @@
 """Collapsed policies, and those that only look like it."""
 
-import pytest
-
 from schemas.training import RolloutRow
 from training.rewards.rollouts import find_collapse
 
@@ -33,43 +31,29 @@ def policy(judge, refine=lambda n: f"better {n}", count=100):
     return [rollout(v, t, "" if v else refine(n)) for n, (v, t) in enumerate(verdicts)]
 
 
-@pytest.mark.parametrize(
-    ("rollouts", "name"),
-    [
+def test_collapses_are_detected():
+    cases = [
         (policy(lambda n, truth: True), "accepts everything"),
         (policy(lambda n, truth: n != 50), "accepts everything"),
         (policy(lambda n, truth: False), "rejects everything"),
         (policy(lambda n, truth: truth, lambda n: ""), "never refines"),
         (policy(lambda n, truth: truth, lambda n: "as before "), "never refines"),
         (policy(lambda n, truth: None), "never answers in the form asked for"),
-    ],
-)
-def test_collapses_are_detected(rollouts, name):
-    assert find_collapse(rollouts, {"row-1": "as before"}) == name
+    ]
+    for rollouts, name in cases:
+        assert find_collapse(rollouts, {"row-1": "as before"}) == name
 
 
-@pytest.mark.parametrize(
-    "rollouts",
-    [
-        policy(lambda n, truth: truth),
-        policy(lambda n, truth: n % 3 == 0),
-        policy(lambda n, truth: truth or n % 10 > 1),
-        policy(lambda n, truth: truth, lambda n: "" if n % 4 == 1 else "better"),
-        policy(lambda n, truth: True, count=20),
-        [rollout(True, True, "") for _ in range(100)],
-        [rollout(False, False, "better") for _ in range(100)],
-        [],
-    ],
-    ids=[
-        "exact",
-        "confused",
-        "lenient",
-        "half-hearted",
-        "too few to say",
-        "all good",
-        "all bad",
-        "none",
-    ],
-)
-def test_other_policies_are_not_collapsed(rollouts):
-    assert find_collapse(rollouts, {"row-1": "as before"}) is None
+def test_other_policies_are_not_collapsed():
+    cases = {
+        "exact": policy(lambda n, truth: truth),
+        "confused": policy(lambda n, truth: n % 3 == 0),
+        "lenient": policy(lambda n, truth: truth or n % 10 > 1),
+        "half-hearted": policy(lambda n, truth: truth, lambda n: "" if n % 4 == 1 else "better"),
+        "too few to say": policy(lambda n, truth: True, count=20),
+        "all good": [rollout(True, True, "") for _ in range(100)],
+        "all bad": [rollout(False, False, "better") for _ in range(100)],
+        "none": [],
+    }
+    for name, rollouts in cases.items():
+        assert find_collapse(rollouts, {"row-1": "as before"}) is None, name

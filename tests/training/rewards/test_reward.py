@@ -24,31 +24,22 @@ GRADES = st.builds(Grades, st.floats(0, 10), st.floats(0, 10))
 
 def test_a_worked_example():
     parts = RewardParts(format=0.1, accuracy=-0.3, step=0.5)
-    assert total_reward(parts, RewardSettings(alpha=0.2)) == pytest.approx(0.22)
-
-
-def test_the_paper_is_the_default():
-    assert RewardSettings().form == "paper" and RewardSettings().alpha == 0.2
-
-
-def test_format_is_all_or_nothing():
+    assert total_reward(parts, RewardSettings()) == pytest.approx(0.22)  # as the paper
     assert (format_reward(ParsedAnswer(True, "")), format_reward(None)) == (1, 0)
 
 
-@pytest.mark.parametrize(
-    ("verdict", "truth", "paper", "code"),
-    [(True, True, 0, 1), (False, False, 0, 1), (True, False, -1, 0), (False, True, -1, 0)],
-)
-def test_accuracy(verdict, truth, paper, code):
-    assert accuracy_reward(verdict, truth, "paper") == paper
-    assert accuracy_reward(verdict, truth, "code") == code
+def test_accuracy():
+    cases = [(True, True, 0, 1), (False, False, 0, 1), (True, False, -1, 0), (False, True, -1, 0)]
+    for verdict, truth, paper, code in cases:
+        assert accuracy_reward(verdict, truth, "paper") == paper
+        assert accuracy_reward(verdict, truth, "code") == code
 
 
-@pytest.mark.parametrize("verdict", [True, False])
-@pytest.mark.parametrize("truth", [True, False])
-def test_the_paper_redraws_rejections_and_the_code_bad_images(verdict, truth):
-    assert needs_image(verdict, truth, "paper") == (not verdict)
-    assert needs_image(verdict, truth, "code") == (not truth)
+def test_the_paper_redraws_rejections_and_the_code_bad_images():
+    for truth in [True, False]:
+        for verdict in [True, False]:
+            assert needs_image(verdict, truth, "paper") == (not verdict)
+            assert needs_image(verdict, truth, "code") == (not truth)
 
 
 def test_the_neutral_step_is_no_gain():
@@ -84,16 +75,16 @@ def test_the_codes_maximum_for_an_accepted_good_image_is_the_published_one():
     assert total_reward(parts, RewardSettings(form="code")) == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.2, 0.7, 1.0])
-def test_alpha_weighs_accuracy_against_step(alpha):
-    reward = total_reward(RewardParts(1, -1, 1), RewardSettings(alpha=alpha))
-    assert reward == pytest.approx(0.5 + 0.5 * (1 - 2 * alpha))
+def test_alpha_weighs_accuracy_against_step():
+    for alpha in [0.0, 0.2, 0.7, 1.0]:
+        reward = total_reward(RewardParts(1, -1, 1), RewardSettings(alpha=alpha))
+        assert reward == pytest.approx(0.5 + 0.5 * (1 - 2 * alpha))
 
 
-@pytest.mark.parametrize(("part", "reward"), [("step", 0.0), ("accuracy", 0.75)])
-def test_an_ablated_part_gives_its_weight_to_the_other(part, reward):
-    settings = RewardSettings(without=(part,))
-    assert total_reward(RewardParts(1, -1, 0.5), settings) == pytest.approx(reward)
+def test_an_ablated_part_gives_its_weight_to_the_other():
+    for part, reward in [("step", 0.0), ("accuracy", 0.75)]:
+        settings = RewardSettings(without=(part,))
+        assert total_reward(RewardParts(1, -1, 0.5), settings) == pytest.approx(reward)
 
 
 def test_ablating_both_parts_is_an_error():
@@ -101,9 +92,9 @@ def test_ablating_both_parts_is_an_error():
         RewardSettings(without=("step", "accuracy"))
 
 
-@pytest.mark.parametrize("settings", [RewardSettings(), RewardSettings(form="code")])
-def test_a_malformed_answer_has_its_format_part_only(settings):
-    assert total_reward(RewardParts(format_reward(None)), settings) == 0
+def test_a_malformed_answer_has_its_format_part_only():
+    for settings in [RewardSettings(), RewardSettings(form="code")]:
+        assert total_reward(RewardParts(format_reward(None)), settings) == 0
 
 
 @given(FORMS, st.booleans(), st.booleans(), GRADES, GRADES, st.floats(0, 1))
