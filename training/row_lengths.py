@@ -7,7 +7,7 @@ LLaMA-Factory would cut them off, and with them the tokens of pictures; verl wou
 import json
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ LEFT_OUT = "left-out.jsonl"
 _IMAGE, _IMAGE_ENDS = "<image>", "<|vision_start|><|vision_end|>"
 _NO_THOUGHT = "<think>\n\n</think>\n\n"  # added where an answer has no thoughts
 _MIN_SIDE = 28  # of LLaMA-Factory
+_SIZES = 100_000  # of pictures, remembered
 
 
 class TokenCounter:
@@ -130,6 +131,22 @@ class LeftOut:
     def __exit__(self, *_: object) -> None:
         self._file.close()
         self._draft.unlink(missing_ok=True)
+
+
+@lru_cache(_SIZES)
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height in pixels.
+
+    Raises:
+        FoundryError: the file is no picture.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(path) as opened:
+            return opened.size
+    except OSError as error:
+        raise FoundryError(f"{path} cannot be read: materialize `exports`") from error
 
 
 def left_out_metrics(folder: Path) -> dict[str, float]:

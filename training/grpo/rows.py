@@ -3,7 +3,6 @@ it does not train on, by which a checkpoint is chosen."""
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from random import Random
 from shutil import copyfile, rmtree
@@ -21,7 +20,7 @@ from warehouse.atomic import atomic_path
 from warehouse.parted_files import stored_files
 from warehouse.table_files import in_row_groups
 
-from ..row_lengths import LEFT_OUT, LeftOut, TokenCounter
+from ..row_lengths import LEFT_OUT, LeftOut, TokenCounter, image_size
 from .recipe import DEV_ROWS, ROWS, GrpoSettings
 
 _BATCH = 256  # rows in memory
@@ -29,7 +28,6 @@ _PICTURES = 16  # rows with embedded pictures in memory
 _IDS = ("origin_image", "edited_image")  # in the order of placeholders
 _IMAGE = pa.struct([("image", pa.string()), ("max_pixels", pa.int64())])
 _SORTING_MEMORY = "256MB"  # more is sorted on disk
-_SIZES = 100_000  # of pictures, remembered
 
 
 def prepare_rows(
@@ -178,11 +176,12 @@ def _fitting(
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Numbers of the rows that are trained on, and of those of the other prompts; prompts that are
     too long are in neither."""
-    size, limit, total = lru_cache(_SIZES)(_size), settings.prompt_length, len(rows)
+    limit, total = settings.prompt_length, len(rows)
     train, dev = array("q"), array("q")
     with LeftOut(folder, f"prompt_length {limit}") as left_out:
         for number, row in enumerate(_as_dicts(rows)):
-            name, sizes = row["extra_info"]["row_id"], [size(p["image"]) for p in row["images"]]
+            name = row["extra_info"]["row_id"]
+            sizes = [image_size(Path(picture["image"])) for picture in row["images"]]
             if (tokens := count(row["prompt"], sizes)) > limit:
                 left_out.add(row_id=name, tokens=tokens)
             else:
@@ -253,13 +252,3 @@ def _marked_dev(batch: pa.RecordBatch) -> pa.RecordBatch:
     column = batch.column("extra_info")
     marked = pa.array([{**row, "split": "dev"} for row in column.to_pylist()], column.type)
     return batch.set_column(batch.schema.get_field_index("extra_info"), "extra_info", marked)
-
-
-def _size(image: str) -> tuple[int, int]:
-    from PIL import Image
-
-    try:
-        with Image.open(image) as opened:
-            return opened.size
-    except OSError as error:
-        raise FoundryError(f"{ROWS}: {image} cannot be read: materialize `exports`") from error

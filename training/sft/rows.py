@@ -4,7 +4,6 @@ that it does not train on, by which a checkpoint is chosen."""
 import glob
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from shutil import rmtree
@@ -17,14 +16,13 @@ from inference.calls.hashing import unit_interval
 from schemas import FoundryError
 from warehouse.storage import first_line
 
-from ..row_lengths import LEFT_OUT, LeftOut, TokenCounter
+from ..row_lengths import LEFT_OUT, LeftOut, TokenCounter, image_size
 from .data_files import DATASET_INFO, DataSetFile, data_set_files, without_place
 from .recipe import SftJob, SftRecipe, dev_set
 
 _ROWS = "rows"  # in the job's folder
 _ROWS_PER_FILE = 10_000
 _BATCH = 256  # rows in memory
-_SIZES = 100_000  # of pictures, remembered
 # LLaMA-Factory's own.
 _DEFAULT_CUTOFF = 2048
 _DEFAULT_PIXELS = {"image_max_pixels": 768 * 768, "image_min_pixels": 32 * 32}
@@ -45,7 +43,6 @@ def prepare_rows(
     limit = options.get("cutoff_len", _DEFAULT_CUTOFF)
     pixels = (options.get(name, default) for name, default in _DEFAULT_PIXELS.items())
     counter = TokenCounter(job.parent, *pixels)
-    tokens = partial(_tokens, counter, lru_cache(_SIZES)(partial(_size, job.data)))
     info, total = _read_info(job.data), 0
     draft = folder / f".{_ROWS}"
     rmtree(draft, ignore_errors=True)  # of a killed attempt
@@ -55,7 +52,8 @@ def prepare_rows(
             with _DataSet(name, draft, info, share, job.repeats.get(name, 1.0)) as data_set:
                 for number, row in enumerate(_rows(job.data, name), 1):
                     total += 1
-                    if (length := tokens(row)) <= limit:
+                    sizes = [image_size(job.data / image) for image in row["images"]]
+                    if (length := counter.count(row["messages"], sizes)) <= limit:
                         data_set.add(row)
                     else:
                         left_out.add(data_set=name, row=number, tokens=length)
@@ -117,22 +115,6 @@ def _position(row: dict[str, Any]) -> float:
     if "row_id" not in row:
         raise FoundryError("the export has no ids of prompts: materialize `exports` again")
     return unit_interval(row["prompt_id"] or row["row_id"])
-
-
-def _tokens(
-    counter: TokenCounter, size: Callable[[str], tuple[int, int]], row: dict[str, Any]
-) -> int:
-    return counter.count(row["messages"], [size(image) for image in row["images"]])
-
-
-def _size(data: Path, image: str) -> tuple[int, int]:
-    from PIL import Image
-
-    try:
-        with Image.open(data / image) as opened:
-            return opened.size
-    except OSError as error:
-        raise FoundryError(f"{data / image} is no picture: materialize `exports`") from error
 
 
 def _read_info(data: Path) -> Any:

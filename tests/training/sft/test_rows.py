@@ -115,7 +115,7 @@ def test_no_row_left_is_one_line(tmp_path, data):
 
 def test_damaged_exports_are_named(tmp_path, data):
     (data / "images/red.png").write_bytes(b"no picture")
-    with pytest.raises(FoundryError, match=r"red\.png is no picture: materialize `exports`"):
+    with pytest.raises(FoundryError, match=r"red\.png cannot be read: materialize `exports`"):
         prepare(job(data), tmp_path / "job")
     (data / "critic_sft.json").write_bytes(b"[{")
     with pytest.raises(FoundryError, match=r"critic_sft\.json is damaged .*materialize `exports`"):
