@@ -5,13 +5,12 @@ Imports no other package of ours.
 
 from . import (
     benchmarks,
+    costs,
     curation,
     generations,
-    imports,
     prompts,
     reviews,
     rounds,
-    serving,
     training,
     trajectories,
 )
@@ -26,10 +25,9 @@ TABLES: dict[str, Table] = {
         trajectories,
         reviews,
         curation,
-        imports,
         training,
         rounds,
-        serving,
+        costs,
         generations,
         benchmarks,
     )

@@ -40,31 +40,41 @@ class ForeignKey:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of the lake.
+class _Rows:
+    """What tables and views have in common.
 
     Args:
         key: columns whose values identify a row.
-        version: schema version, raised when a stored column changes its meaning, name or type.
-        sharded: one partition per shard, else the single partition `all`.
-        references: foreign keys, checked by asset checks.
     """
 
     name: str
     row: type[Row]
     key: tuple[str, ...]
-    version: int = 1
-    sharded: bool = False
-    references: tuple[ForeignKey, ...] = ()
 
     @property
     def description(self) -> str:
         """The docstring of the row model in one line."""
-        return _one_line(self.row.__doc__)
+        return " ".join((self.row.__doc__ or "").split())
 
     @property
     def columns(self) -> dict[str, FieldInfo]:
         return self.row.model_fields
+
+
+@dataclass(frozen=True)
+class Table(_Rows):
+    """A table of the lake.
+
+    Args:
+        version: schema version, raised when a stored column changes its meaning, name or type, and
+            when one is added; partitions of another version are not read.
+        sharded: one partition per shard, else the single partition `all`.
+        references: foreign keys, checked by asset checks.
+    """
+
+    version: int = 1
+    sharded: bool = False
+    references: tuple[ForeignKey, ...] = ()
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -77,33 +87,16 @@ class Table:
 
 
 @dataclass(frozen=True)
-class View:
+class View(_Rows):
     """A query that every DuckDB client of a home sees beside the tables.
 
     Args:
-        key: columns whose values identify a row.
         tables: names of the tables that it reads.
         sql: the query, with the columns of `row` in their order.
     """
 
-    name: str
-    row: type[Row]
-    key: tuple[str, ...]
     tables: tuple[str, ...]
     sql: str
-
-    @property
-    def description(self) -> str:
-        """The docstring of the row model in one line."""
-        return _one_line(self.row.__doc__)
-
-    @property
-    def columns(self) -> dict[str, FieldInfo]:
-        return self.row.model_fields
-
-
-def _one_line(docstring: str | None) -> str:
-    return " ".join((docstring or "").split())
 
 
 def _arrow_fields(model: type[BaseModel]) -> list[pa.Field]:

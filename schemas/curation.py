@@ -1,4 +1,4 @@
-"""Tables of curated training data: steps, critic and planner sets, sequences."""
+"""Tables of training data: steps, critic and planner sets, sequences, rows of other people."""
 
 from typing import Literal
 
@@ -9,6 +9,7 @@ from .prompts import TO_PROMPT
 from .trajectories import TO_ATTEMPT, TO_TRAJECTORY
 
 TrainSplit = Literal["sft", "rl"]
+ImportKind = Literal["planner_sft", "critic_sft", "critic_rl"]
 _TO_STEP = ForeignKey(("trajectory_id", "step_number"), "steps", ("trajectory_id", "step_number"))
 
 
@@ -140,6 +141,28 @@ class SequenceRow(Row):
     images: list[str] = Field(description="sha256 of the images, in order of appearance")
 
 
+class ImportedRow(Row):
+    """A training row of an imported file, with its origin."""
+
+    row_id: str = Field(description="Import and number in the file: NAME:NUMBER")
+    name: str = Field(description="Name of the import: the partition of its rows")
+    kind: ImportKind = Field(description="The training set that it is a row of")
+    number: int = Field(description="Position in the file, 1-based")
+    source: str = Field(description="File, or repository of the Hub with commit and file")
+    file_sha256: str = Field(description="Hash of the file")
+    licence: str = Field(description="Licence of the data, as the importer named it")
+    messages: list[ChatMessageRow] = Field(
+        description="User turn and assistant turn; empty for critic_rl, whose user turn follows "
+        "from the agent prompt of the profile"
+    )
+    images: list[str] = Field(description="sha256 of the images, in order of their placeholders")
+    origin_prompt: str | None = Field(description="critic_rl: the plan's prompt for the step")
+    rewritten_prompt: str | None = Field(
+        description="critic_rl: the prompt of the edited image; empty at iteration 0"
+    )
+    evaluation: Evaluation | None = Field(description="critic_rl: ground truth of the edited image")
+
+
 STEPS = Table(
     "steps", StepRow, key=("trajectory_id", "step_number"), references=(TO_PROMPT, TO_TRAJECTORY)
 )
@@ -160,3 +183,4 @@ CRITIC_RL = Table(
 CRITIC_DPO = Table("critic_dpo", CriticDpoRow, key=("row_id",), references=(TO_PROMPT, TO_ATTEMPT))
 PLANNER_SFT = Table("planner_sft", PlannerSftRow, key=("row_id",), references=(TO_PROMPT,))
 SEQUENCES = Table("sequences", SequenceRow, key=("row_id",), references=(TO_PROMPT,))
+IMPORTS = Table("imports", ImportedRow, key=("row_id",), sharded=True)

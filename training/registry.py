@@ -19,7 +19,6 @@ from inference.backends.checkpoint.manifest import (
     checkpoint_rows,
     find_checkpoint,
     is_complete_folder,
-    recorded_files,
     usable_folder,
 )
 from inference.backends.checkpoint.promotions import RegistryEvent
@@ -27,10 +26,9 @@ from schemas import FoundryError, StorageError
 from schemas.training import CHECKPOINTS, CheckpointRow, CheckpointStatus
 from warehouse import Home
 from warehouse.atomic import remove
-from warehouse.checksums import SUMS_FILE, differing_files, read_sums
 from warehouse.file_lock import exclusive_lock
 from warehouse.garbage import Garbage
-from warehouse.verify import Check, Damage
+from warehouse.verify import Check, Damage, folder_checks
 
 _LOCK_SECONDS = 60.0  # a change takes milliseconds, over a network seconds
 
@@ -194,38 +192,13 @@ def _status(version: str, history: Sequence[RegistryEvent]) -> CheckpointStatus:
 
 
 def checkpoint_checks(home: Home) -> Iterator[Check]:
-    """A check a file of every checkpoint; without sums, that each exists."""
+    """A check a file of every checkpoint."""
     registry = CheckpointRegistry(home)
-    folders = set(home.local.absolute().glob("checkpoints/*/*"))
+    folders = set(home.local.absolute().glob("checkpoints/*/[!.]*"))
     with suppress(FoundryError):  # a damaged table is a finding of its own
         folders |= {registry.folder(row.name, row.version) for row in registry.rows()}
-    for folder in sorted(folder for folder in folders if not folder.name.startswith(".")):
-        yield from _folder_checks(folder)
-
-
-def _folder_checks(folder: Path) -> Iterator[Check]:
-    try:
-        sums = read_sums(folder)
-    except ValueError as error:
-        damage = _damage(folder, SUMS_FILE, str(error))
-        yield Check("checkpoint", damage.file, lambda: [damage])
-        return
-    if sums is None:
-        yield Check("checkpoint", str(folder), partial(_missing, folder))
-    for name, digest in (sums or {}).items():
-        find = partial(_differing, folder, name, digest)
-        yield Check("checkpoint", str(folder / name), find)
-
-
-def _differing(folder: Path, name: str, digest: str) -> list[Damage]:
-    return [_damage(folder, *found) for found in differing_files(folder, {name: digest})]
-
-
-def _missing(folder: Path) -> list[Damage]:
-    names = recorded_files(folder)
-    if names is None:
-        return [_damage(folder, "", "is incomplete: it has no readable training.json")]
-    return [_damage(folder, n, "is missing") for n in names if not (folder / n).exists()]
+    for folder in sorted(folders):
+        yield from folder_checks("checkpoint", folder, partial(_damage, folder))
 
 
 def _damage(folder: Path, name: str, problem: str) -> Damage:

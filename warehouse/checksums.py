@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from .atomic import atomic_write
@@ -26,32 +26,29 @@ def write_sums(folder: Path, known: Mapping[str, str] | None = None) -> None:
     atomic_write(folder / SUMS_FILE, "".join(lines))
 
 
-def read_sums(folder: Path) -> dict[str, str] | None:
-    """Hashes by path below the folder; None: it has no `SUMS_FILE`.
+def read_sums(folder: Path) -> dict[str, str]:
+    """Hashes by path below the folder.
 
     Raises:
-        ValueError: a line has another form.
+        FileNotFoundError: it has no `SUMS_FILE`.
+        ValueError: a line of it has another form.
     """
-    try:
-        lines = (folder / SUMS_FILE).read_bytes().decode().splitlines()
-    except FileNotFoundError:
-        return None
+    lines = (folder / SUMS_FILE).read_bytes().decode().splitlines()
     found = [match for line in lines if (match := _SUM.fullmatch(line))]
     if len(found) < len(lines):
         raise ValueError("a line is not a sha256 and a path")
     return {match[2]: match[1] for match in found}
 
 
-def differing_files(folder: Path, sums: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Path below the folder and problem of each file that is not as `sums` says."""
-    for name, expected in sums.items():
-        try:
-            if file_sha256(folder / name) != expected:
-                yield name, "has another content than when it was written"
-        except FileNotFoundError:
-            yield name, "is missing"
-        except OSError as error:
-            yield name, f"cannot be read ({error.strerror})"
+def difference(path: Path, sha256: str) -> str | None:
+    """What is wrong with a file; None: it has that hash."""
+    try:
+        same = file_sha256(path) == sha256
+        return None if same else "has another content than when it was written"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
 
 
 def file_sha256(path: Path) -> str:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from schemas import TABLES, FoundryError, SchemaMismatchError, StorageError, Table
 
 from . import sqlite_file
+from .checksums import SUMS_FILE, difference, read_sums
 from .home import Home
 from .image_pack import PACK, damaged_images
 from .journal import COMPRESSED, LINES, decompress, has_damaged_newline, parse_record
@@ -212,6 +213,29 @@ def damaged_lines(data: bytes, file: str) -> list[tuple[int, str]]:
         except StorageError as error:
             found.append((number, str(error).removeprefix(f"{file}:{number}: ").partition(": ")[0]))
     return found
+
+
+def folder_checks(
+    kind: Kind, folder: Path, damaged: Callable[[str, str], Damage]
+) -> Iterator[Check]:
+    """A check of each file that the `SHA256SUMS` of a folder names.
+
+    `damaged`: makes the damage of a path below the folder and a problem.
+    """
+    try:
+        sums = read_sums(folder)
+    except (FileNotFoundError, ValueError) as error:
+        missing = isinstance(error, FileNotFoundError)
+        found = [damaged(SUMS_FILE, "is missing" if missing else str(error))]
+        yield Check(kind, found[0].file, lambda: found)
+        return
+
+    def verify(name: str) -> list[Damage]:
+        problem = difference(folder / name, sums[name])
+        return [damaged(name, problem)] if problem else []
+
+    for name in sums:
+        yield Check(kind, str(folder / name), partial(verify, name))
 
 
 def database_checks(home: Home) -> Iterator[Check]:

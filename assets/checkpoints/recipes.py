@@ -16,8 +16,7 @@ from inference.backends.providers.settings import RemoteModel
 from inference.calls.hashing import content_digest
 from inference.environments import Hardware, pinned_version
 from schemas import FoundryError, Table
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
-from schemas.imports import IMPORTS
+from schemas.curation import CRITIC_RL, CRITIC_SFT, IMPORTS, PLANNER_SFT
 from schemas.training import BASE_MODEL, CRITIC, PLANNER, SFT_CRITIC
 from schemas.yaml_config import ConfigModel
 from training.base_model import PACKAGED_MODEL, BaseModelSettings

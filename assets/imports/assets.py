@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from schemas.imports import IMPORTS
+from schemas.curation import IMPORTS
 
 from ..core.checks import Violations, blocking_checks
 from ..core.foundry import FoundryResource

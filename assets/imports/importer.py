@@ -10,7 +10,7 @@ import orjson
 
 from inference.calls.progress import Progress
 from schemas import FoundryError
-from schemas.imports import IMPORTS, ImportedRow, ImportKind
+from schemas.curation import IMPORTS, ImportedRow, ImportKind
 from warehouse import Home
 from warehouse.atomic import atomic_write
 from warehouse.storage import safe_name

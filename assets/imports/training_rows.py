@@ -12,9 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from inference.agent_prompts.formatting import parse_plan, read_verdict
 from inference.agent_prompts.templates import IMAGE
 from inference.roles import UnusableAnswerError
-from schemas.curation import ChatMessageRow, Evaluation
+from schemas.curation import ChatMessageRow, Evaluation, ImportKind
 from schemas.errors import first_problem
-from schemas.imports import ImportKind
 from warehouse import Home
 
 from .source import WHITE, ImageFinder, UnusableRowError

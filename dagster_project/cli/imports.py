@@ -11,7 +11,7 @@ from .options import HomeOption, enable_interrupts
 if TYPE_CHECKING:
     from assets.imports.importer import ImportResult
     from inference.calls.progress import Progress
-    from schemas.imports import ImportKind
+    from schemas.curation import ImportKind
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from schemas import StorageError
-from schemas.serving import SERVER_HOURS, ServerHoursRow
+from schemas.costs import SERVER_HOURS, ServerHoursRow
 from warehouse import Home
 
 from .settings import ServerSpec

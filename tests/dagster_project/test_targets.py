@@ -19,7 +19,7 @@ from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from inference.backends.providers.budget import SpendingFile
 from schemas import TABLES, FoundryError
-from schemas.imports import IMPORTS
+from schemas.curation import IMPORTS
 from schemas.trajectories import SCORES
 from tests.assets.curation.curated_world import imported_row
 from tests.dagster_project.conftest import TINY_PROFILE

@@ -6,7 +6,7 @@ from typing import Any
 from inference.agent_prompts.templates import critic_prompt
 from inference.calls.hashing import unit_interval
 from schemas import FoundryError, Table
-from schemas.imports import IMPORTS
+from schemas.curation import IMPORTS
 from warehouse import Home, Lake
 
 from ..settings import OURS, CurationSettings

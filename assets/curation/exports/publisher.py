@@ -19,9 +19,9 @@ from inference.calls.hashing import content_digest
 from schemas import FoundryError, Table
 from warehouse import Home
 from warehouse.atomic import atomic_path
-from warehouse.checksums import SUMS_FILE, differing_files, file_sha256, read_sums, write_sums
+from warehouse.checksums import SUMS_FILE, file_sha256, write_sums
 from warehouse.storage import first_line
-from warehouse.verify import Check, Damage
+from warehouse.verify import Check, Damage, folder_checks
 
 from ...core.duckdb_session import duckdb_session
 from ...core.metadata import markdown_section
@@ -214,28 +214,11 @@ def export_checks(home: Home) -> Iterator[Check]:
     """A check a file of every export; folders of other people have neither card nor sums."""
     for folder in sorted(home.exports.glob("[!.]*")):
         if (folder / SUMS_FILE).exists() or (folder / CARD).exists():
-            yield from _folder_checks(folder)
+            yield from folder_checks("export", folder, partial(_damage, folder))
+            for image in sorted(folder.glob("images/*/*.png")):
+                yield Check("export", str(image), partial(_verify_image, folder, image))
     for file in sorted(home.exports.glob("generations/*/data/*.parquet")):
         yield Check("export", str(file), partial(_verify_parquet, file))
-
-
-def _folder_checks(folder: Path) -> Iterator[Check]:
-    try:
-        sums = read_sums(folder)
-    except ValueError as error:
-        damage = _damage(folder, SUMS_FILE, str(error))
-        yield Check("export", damage.file, lambda: [damage])
-        return
-    # Folders from before there were sums have hashes in their card.
-    for name, digest in (read_card(folder).get("files", {}) if sums is None else sums).items():
-        find = partial(_verify_file, folder, name, digest)
-        yield Check("export", str(folder / name), find)
-    for image in sorted(folder.glob("images/*/*.png")):
-        yield Check("export", str(image), partial(_verify_image, folder, image))
-
-
-def _verify_file(folder: Path, name: str, digest: str) -> list[Damage]:
-    return [_damage(folder, *found) for found in differing_files(folder, {name: digest})]
 
 
 def _verify_image(folder: Path, image: Path) -> list[Damage]:

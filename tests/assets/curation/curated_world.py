@@ -6,7 +6,7 @@ import pyarrow as pa
 from PIL import Image
 
 from schemas import Row, Table
-from schemas.imports import ImportedRow
+from schemas.curation import ImportedRow
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import (
     ATTEMPTS,

@@ -15,8 +15,7 @@ from assets.prompts.rounds import RoundPlan, record_plan, round_home
 from assets.prompts.settings import BankSettings
 from inference.calls.forecast import Interval
 from schemas import FoundryError
-from schemas.curation import PLANNER_SFT, PlannerSftRow
-from schemas.imports import IMPORTS
+from schemas.curation import IMPORTS, PLANNER_SFT, PlannerSftRow
 from schemas.prompts import PROMPTS
 from tests.assets.curation.curated_world import imported_row
 

@@ -25,8 +25,7 @@ from inference.backends.checkpoint.manifest import (
     read_manifest,
     resolve,
 )
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
-from schemas.imports import IMPORTS
+from schemas.curation import CRITIC_RL, CRITIC_SFT, IMPORTS, PLANNER_SFT, SEQUENCES
 from schemas.prompts import PROMPTS
 from tests.assets.curation.test_exports import curate
 from tests.assets.hub.hub_server import TOKEN, Hub, Repo, hub_server

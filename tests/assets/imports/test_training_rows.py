@@ -13,8 +13,7 @@ from assets.curation.exports.publisher import export
 from assets.curation.settings import CurationSettings
 from inference.environments import ensure_environment
 from schemas import FoundryError
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
-from schemas.imports import IMPORTS
+from schemas.curation import CRITIC_RL, CRITIC_SFT, IMPORTS, PLANNER_SFT, SEQUENCES
 from tests.assets.curation.test_exports import curate
 from tests.assets.imports import files
 from tests.helpers.command import interleave
