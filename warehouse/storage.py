@@ -136,8 +136,10 @@ class Storage:
 
     def read(self, path: str) -> bytes:
         """The bytes of a file; FileNotFoundError: there is none, else StorageError."""
+        # In one request: s3fs asks for the size first where it may read parts at the same time.
+        options = {"max_concurrency": 1} if self.has_conditional_writes else {}
         with storage_errors("read", self.url(path)):
-            return bytes(self.fs.cat_file(f"{self.root}/{path}"))
+            return bytes(self.fs.cat_file(f"{self.root}/{path}", **options))
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         """A part of a file, shorter where the file ends before; raises what `read` does."""

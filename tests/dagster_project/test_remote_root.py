@@ -1,7 +1,5 @@
 """The whole lineage with its lake and images on other filesystems than a folder."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from dagster_project.run import run_lineage
 from dagster_project.stages import select_nodes
 from interleave_foundry import query
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES
-from tests.helpers.command import INTERLEAVE
+from tests.helpers.command import interleave
 from warehouse.views import refresh_views
 
 pytestmark = pytest.mark.slow
@@ -68,25 +66,16 @@ def test_the_lake_in_memory(profile, local):
 
 
 @pytest.mark.long
-def test_the_lake_in_a_bucket(profile, local, bucket):
+def test_the_lake_in_a_bucket_and_its_repair(profile, local, bucket, capsys):
     foundry = FoundryResource(profile=profile, root=bucket)
     everything_is_made_once(foundry)
     everything_is_readable(foundry.home, local)
-    done = subprocess.run(
-        [*INTERLEAVE, "sql", MANY, "--home", bucket, "--format", "csv"],
-        capture_output=True,
-        text=True,
-        env=dict(os.environ),
-    )
+    done = interleave(capsys, "sql", MANY, "--home", bucket, "--format", "csv")
     assert done.stdout == "many\ntrue\n", done.stderr
+    damage_is_named_and_repaired(foundry.home, lambda *more: verify(capsys, bucket, profile, *more))
 
 
-def test_damage_in_a_bucket_is_named_and_repaired(profile, local, bucket):
-    foundry = FoundryResource(profile=profile, root=bucket)
-    select = ["taxonomy", "vocabulary", "templates", "prompts", "plans", "trajectories", "scores"]
-    with open_instance(foundry.home) as instance:
-        run_lineage(foundry, instance, 1, select)
-    home = foundry.home
+def damage_is_named_and_repaired(home, verify):
     plans, images = home.lake.content_hashes(PLANS), home.lake.read(ATTEMPTS, columns=["image"])
     image = images["image"][0].as_py()
     files = [f"lake/{table.name}/sketchbook-0000/part-0.parquet" for table in (PLANS, SCORES)]
@@ -96,12 +85,12 @@ def test_damage_in_a_bucket_is_named_and_repaired(profile, local, bucket):
     for file in files:
         flip_middle(home, file)
 
-    code, lines = verify(bucket, profile)
+    code, lines = verify()
     assert code == 1 and len(lines) == len(files) + 1
-    assert all(any(line.startswith(f"{bucket}/{file}:") for line in lines) for file in files)
-    code, lines = verify(bucket, profile, "--repair")
+    assert all(any(line.startswith(f"{home.root}/{file}:") for line in lines) for file in files)
+    code, lines = verify("--repair")
     assert code == 0, "\n".join(lines)
-    assert verify(bucket, profile)[0] == 0
+    assert verify()[0] == 0
     assert home.lake.content_hashes(PLANS) == plans  # other tables have new times of drawing
     assert home.lake.read(ATTEMPTS, columns=["image"]).equals(images) and home.images.get(image)
 
@@ -112,19 +101,14 @@ def flip_middle(home, file):
     home.storage.write(file, bytes(data))
 
 
-def verify(bucket, profile, *arguments):
+def verify(capsys, bucket, profile, *arguments):
     """Exit code and lines of the command."""
-    command = [*INTERLEAVE, "verify", "--home", bucket, "--profile", profile, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
+    done = interleave(capsys, "verify", "--home", bucket, "--profile", profile, *arguments)
     return done.returncode, done.stdout.splitlines()
 
 
-def test_a_bucket_that_is_not_there_is_one_clear_line(profile, local, bucket):
-    done = subprocess.run(
-        [*INTERLEAVE, "run", "--profile", profile, "--home", "s3://no-such-bucket/stories"],
-        capture_output=True,
-        text=True,
-        env=dict(os.environ),
-    )
+def test_a_bucket_that_is_not_there_is_one_clear_line(profile, local, bucket, capsys):
+    home = "s3://no-such-bucket/stories"
+    done = interleave(capsys, "run", "--profile", profile, "--home", home)
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1 and "does not exist" in done.stderr
