@@ -33,6 +33,7 @@ from .settings import BenchmarksSettings
 ASSET = "benchmark_answers"
 
 Rows = Mapping[Table, Sequence[Any]]  # of one run of the loop
+_Answered = tuple[Item, str, Sequence[AnswerStep]]
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ async def answer_with(
         run = _ItemRun(profile.loop, shard, seed, runner, roles)
         answered, quarantine = await pool.map(run, shard.items)
     runs = {rows[GENERATIONS][0].generation_id: rows for rows in collected}
-    rows = [_answer_row(shard, each, runs[each.request.generation_id]) for each in answered]
+    rows = [_answer_row(shard, item, answer, runs[name]) for item, name, answer in answered]
     return Answers(rows, _records(shard, collected), quarantine)
 
 
@@ -105,21 +106,12 @@ def import_answers(home: Home, shard: Shard, source: Path) -> Answers:
             for step in answer:
                 if step.image:
                     home.images.put(step.image)
-            found[item_id] = _row(shard, items[item_id], _content(answer), status="imported")
+            found[item_id] = _row(shard, items[item_id], answer, status="imported")
     if not found:
         raise FoundryError(f"{source}: has no answer to an item of {shard.benchmark.name}")
     return Answers(
-        [found.get(name) or _row(shard, item, {}, status="missing") for name, item in items.items()]
+        [found.get(name) or _row(shard, item, (), status="missing") for name, item in items.items()]
     )
-
-
-@dataclass(frozen=True)
-class _Answered:
-    """An item after its run."""
-
-    item: Item
-    request: GenerationRequest
-    state: TrajectoryView
 
 
 @dataclass(frozen=True)
@@ -133,6 +125,7 @@ class _ItemRun:
     roles: Roles
 
     async def __call__(self, item: Item) -> _Answered | QuarantineRow:
+        """The item with the id of its generation and the answer."""
         request = await asyncio.to_thread(self._request, item)
         state = TrajectoryView(request.text, request.images)
         async with aclosing(self.runner.run(request, self.roles)) as events:
@@ -141,7 +134,9 @@ class _ItemRun:
         if isinstance(state.ending, TrajectoryFailed) and not state.ending.refused:
             ids = {"prompt_id": item.item_id, "shard": self.shard.name}
             return QuarantineRow(**ids, stage=ASSET, reason=state.ending.reason)
-        return _Answered(item, request, state)
+        steps = [step for step in state.steps if step.finished]
+        answer = [AnswerStep(s.text, s.chosen.image if s.chosen else None) for s in steps]
+        return item, request.generation_id, answer
 
     def _request(self, item: Item) -> GenerationRequest:
         """Its seed follows from the item, so that equal texts of two items differ."""
@@ -155,13 +150,14 @@ class _ItemRun:
         )
 
 
-def _answer_row(shard: Shard, answered: _Answered, rows: Rows) -> BenchmarkAnswerRow:
+def _answer_row(
+    shard: Shard, item: Item, answer: Sequence[AnswerStep], rows: Rows
+) -> BenchmarkAnswerRow:
     generation: GenerationRow = rows[GENERATIONS][0]
-    steps = [step for step in answered.state.steps if step.finished]
     return _row(
         shard,
-        answered.item,
-        _content([AnswerStep(s.text, s.chosen.image if s.chosen else None) for s in steps]),
+        item,
+        answer,
         status=generation.status,
         input_images=generation.input_images,
         generation_id=generation.generation_id,
@@ -171,14 +167,7 @@ def _answer_row(shard: Shard, answered: _Answered, rows: Rows) -> BenchmarkAnswe
     )
 
 
-def _content(answer: Sequence[AnswerStep]) -> dict[str, Any]:
-    return {
-        "texts": [step.text for step in answer],
-        "images": [step.image.sha256 if step.image else None for step in answer],
-    }
-
-
-def _row(shard: Shard, item: Item, content: Mapping[str, Any], **columns: Any) -> Any:
+def _row(shard: Shard, item: Item, answer: Sequence[AnswerStep], **columns: Any) -> Any:
     empty = dict.fromkeys(("generation_id", "seed", "cost_usd", "seconds"))
     return BenchmarkAnswerRow(
         benchmark=shard.benchmark.name,
@@ -187,7 +176,9 @@ def _row(shard: Shard, item: Item, content: Mapping[str, Any], **columns: Any) -
         item_id=item.item_id,
         group=item.group,
         request=item.text,
-        **{"texts": [], "images": [], "input_images": [], **empty, **content, **columns},
+        texts=[step.text for step in answer],
+        images=[step.image.sha256 if step.image else None for step in answer],
+        **{"input_images": [], **empty, **columns},
     )
 
 

@@ -22,7 +22,7 @@ from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import Node, Partitions
 from ..core.progress import progress_of
-from .answering import Answers, Shard, answer_items, import_answers
+from .answering import Answers, answer_items, import_answers
 from .judging import load_answer
 from .plots import answers_sheet, results_plot
 from .report import Run, write_report
@@ -108,25 +108,15 @@ def benchmark_answers(
 ) -> dg.MaterializeResult:
     runs = BenchmarkRuns.of(foundry)
     run, shard = runs.of_answers(context.partition_key)
-    answers = _answer(context, foundry, runs, run, shard)
+    if run.imported:
+        answers = import_answers(foundry.home, shard, run.imported)
+    else:
+        profile, progress = foundry.settings, progress_of(context)
+        answers = asyncio.run(answer_items(foundry.home, profile, shard, runs.settings, progress))
     for table, rows in answers.records.items():
         foundry.home.lake.write(table, rows, f"{REQUESTS}{shard.name}")
     tables = {BENCHMARK_ANSWERS: answers.rows, QUARANTINE: answers.quarantine}
     return ANSWERS.record(context, foundry, tables, _answers_metadata(answers))
-
-
-def _answer(
-    context: dg.AssetExecutionContext,
-    foundry: FoundryResource,
-    runs: BenchmarkRuns,
-    run: BenchmarkRun,
-    shard: Shard,
-) -> Answers:
-    if run.imported:
-        return import_answers(foundry.home, shard, run.imported)
-    progress = progress_of(context)
-    answering = answer_items(foundry.home, foundry.settings, shard, runs.settings, progress)
-    return asyncio.run(answering)
 
 
 def _answers_metadata(answers: Answers) -> dict[str, Any]:

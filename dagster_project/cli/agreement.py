@@ -18,36 +18,43 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 
+FirstArgument = Annotated[
+    str,
+    typer.Argument(
+        help="Official file of OpENING's verdicts, or a run listed by `interleave report`."
+    ),
+]
+SecondArgument = Annotated[
+    str | None,
+    typer.Argument(help="File or run to compare with; default: the verdicts of --judge."),
+]
+JudgeOption = Annotated[str | None, typer.Option(help="BACKEND/MODEL that judges the same items.")]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(help="With --judge: folder of the benchmark's official files, or a Hub id."),
+]
+AnswersOption = Annotated[
+    Path | None, typer.Option(help="With --judge and a file: folder of the answers.")
+]
+SampleOption = Annotated[
+    int | None, typer.Option(min=1, help="Size of a random sample of comparisons or answers.")
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(help="For runs: output page with the images on which the judges differ."),
+]
+
+
 def agreement(
-    first: Annotated[
-        str,
-        typer.Argument(
-            help="Official file of OpENING's verdicts, or a run listed by `interleave report`."
-        ),
-    ],
-    second: Annotated[
-        str | None,
-        typer.Argument(help="File or run to compare with; default: the verdicts of --judge."),
-    ] = None,
+    first: FirstArgument,
+    second: SecondArgument = None,
     profile: ProfileOption = "sketch",
     home: HomeOption = ".interleave",
-    judge: Annotated[
-        str | None, typer.Option(help="BACKEND/MODEL that judges the same items.")
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(help="With --judge: folder of the benchmark's official files, or a Hub id."),
-    ] = None,
-    answers: Annotated[
-        Path | None, typer.Option(help="With --judge and a file: folder of the answers.")
-    ] = None,
-    sample: Annotated[
-        int | None, typer.Option(min=1, help="Size of a random sample of comparisons or answers.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="For runs: output page with the images on which the judges differ."),
-    ] = None,
+    judge: JudgeOption = None,
+    source: SourceOption = None,
+    answers: AnswersOption = None,
+    sample: SampleOption = None,
+    out: OutOption = None,
 ) -> None:
     """Compare a judge with human verdicts or another judge: agreement, kappa, intervals.
 

@@ -16,40 +16,44 @@ if TYPE_CHECKING:
     from ..benchmarks import RunEstimate
 
 
+NamesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(help="Benchmarks; default: those of the profile. `list` shows all."),
+]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(help="Folder of the official files, or id of a data set on the Hugging Face Hub."),
+]
+LimitOption = Annotated[
+    int | None, typer.Option(min=1, help="Number of items, spread evenly over all groups.")
+]
+JudgeOption = Annotated[
+    str | None, typer.Option(help="Judge as BACKEND/MODEL; default: the profile's.")
+]
+AnswersOption = Annotated[
+    Path | None, typer.Option(help="Answers of another system, in the benchmark's official layout.")
+]
+EstimateOption = Annotated[
+    bool, typer.Option("--estimate", help="Only print the expected calls and cost; run nothing.")
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Run again what is up to date; finished calls are reused.")
+]
+
+
 def evaluate(
-    benchmarks: Annotated[
-        list[str] | None,
-        typer.Argument(help="Benchmarks; default: those of the profile. `list` shows all."),
-    ] = None,
+    benchmarks: NamesArgument = None,
     profile: ProfileOption = "sketch",
     home: HomeOption = ".interleave",
-    source: Annotated[
-        str | None,
-        typer.Option(
-            help="Folder of the official files, or id of a data set on the Hugging Face Hub."
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Number of items, spread evenly over all groups.")
-    ] = None,
-    judge: Annotated[
-        str | None, typer.Option(help="Judge as BACKEND/MODEL; default: the profile's.")
-    ] = None,
-    answers: Annotated[
-        Path | None,
-        typer.Option(help="Answers of another system, in the benchmark's official layout."),
-    ] = None,
+    source: SourceOption = None,
+    limit: LimitOption = None,
+    judge: JudgeOption = None,
+    answers: AnswersOption = None,
     system: Annotated[str | None, typer.Option(help="Name of the other system.")] = None,
     seed: Annotated[int | None, typer.Option(help="For generated items.")] = None,
     difficulty: Annotated[int | None, typer.Option(min=1, help="For generated items.")] = None,
-    estimate: Annotated[
-        bool,
-        typer.Option("--estimate", help="Only print the expected calls and cost; run nothing."),
-    ] = False,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Run again what is up to date; finished calls are reused."),
-    ] = False,
+    estimate: EstimateOption = False,
+    force: ForceOption = False,
 ) -> None:
     """Evaluate the agents on benchmarks, with a judge and the official metrics.
 
