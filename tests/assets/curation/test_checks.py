@@ -49,33 +49,24 @@ def violations(foundry: FoundryResource) -> list[list]:
 
 
 @pytest.mark.parametrize(("unit", "sides"), [("prompt", {"rl"}), ("step", {"sft", "rl"})])
-def test_sets_of_a_unit_share_none_of_it(foundry, unit, sides):
+def test_sets_of_a_unit_share_none_of_it_and_held_out_prompts_are_found(foundry, unit, sides):
     made = foundry(unit)
     splits = made.home.lake.read(STEPS, columns=["prompt_id", "split"]).to_pylist()
     assert {row["split"] for row in splits if row["prompt_id"] == "mixed"} == sides
     assert violations(made) == [[], [], []]
+    everything = [row.model_copy(update={"split": "heldout"}) for row in made.rows(PROMPTS)]
+    made.home.lake.write(PROMPTS, everything, "toy-0000")
+    assert all("held-out" in str(rows) for rows in violations(made)[::2])
 
 
-def test_a_prompt_on_both_sides_is_found_with_unit_prompt_alone(foundry):
-    foundry("step")
-    found = violations(FoundryResource(profile="sketch", root=str(foundry("step").home.root)))
-    assert all(rows and "mixed" in str(rows) for rows in found)
-
-
-def test_a_step_of_the_other_side_is_found_with_unit_step(foundry):
+def test_what_is_on_both_sides_is_found_by_the_unit(foundry):
     made = foundry("step")
+    found = violations(FoundryResource(profile="sketch", root=str(made.home.root)))
+    assert all(rows and "mixed" in str(rows) for rows in found), "with unit prompt"
     swapped = [
         row.model_copy(update={"split": {"sft": "rl", "rl": "sft"}.get(row.split)})
         for row in made.rows(STEPS)
     ]
     made.home.lake.write(STEPS, swapped)
     steps, sft, rl = violations(made)
-    assert steps == [] and sft and rl
-
-
-@pytest.mark.parametrize("unit", ["prompt", "step"])
-def test_held_out_prompts_are_found_with_any_unit(foundry, unit):
-    made = foundry(unit)
-    everything = [row.model_copy(update={"split": "heldout"}) for row in made.rows(PROMPTS)]
-    made.home.lake.write(PROMPTS, everything, "toy-0000")
-    assert all("held-out" in str(rows) for rows in violations(made)[::2])
+    assert steps == [] and sft and rl, "with unit step"

@@ -63,23 +63,22 @@ def write_jsonl(path):
     path.write_text("\n\n".join(map(json.dumps, ROWS)))
 
 
-@pytest.mark.parametrize(
-    ("name", "write"),
-    [("w.csv", write_csv), ("w.jsonl", write_jsonl), ("w.parquet", write_parquet)],
-)
-def test_every_format_gives_the_same_requests(tmp_path, batch_of, name, write):
-    write(tmp_path / name)
-    batch = batch_of(tmp_path / name)
-    assert not batch.quarantine
-    found = [
-        (r.key, r.text, r.options.seed, r.options.t_max, r.agents.critic) for r in batch.requests
-    ]
-    assert found == [
-        ("a", "A red house", 3, 4, None),
-        ("7", 'A cat, "and" a tree', 9, 2, "sft"),
-        (None, "Ein Schneemann ☃", 9, 4, None),
-    ]
-    assert {r.channel for r in batch.requests} == {"asset"}
+def test_every_format_gives_the_same_requests(tmp_path, batch_of):
+    writers = {"w.csv": write_csv, "w.jsonl": write_jsonl, "w.parquet": write_parquet}
+    for name, write in writers.items():
+        write(tmp_path / name)
+        batch = batch_of(tmp_path / name)
+        assert not batch.quarantine
+        found = [
+            (r.key, r.text, r.options.seed, r.options.t_max, r.agents.critic)
+            for r in batch.requests
+        ]
+        assert found == [
+            ("a", "A red house", 3, 4, None),
+            ("7", 'A cat, "and" a tree', 9, 2, "sft"),
+            (None, "Ein Schneemann ☃", 9, 4, None),
+        ]
+        assert {r.channel for r in batch.requests} == {"asset"}
 
 
 def test_requests_may_come_from_a_query(home, batch_of):
@@ -106,9 +105,8 @@ def test_images_are_relative_paths_or_hashes_in_the_lake(home, tmp_path, lines, 
     assert [len(r.images) for r in batch_of(path).requests] == [2, 1]
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
+def test_invalid_rows_are_quarantined_and_the_others_run(lines, batch_of):
+    invalid = [
         ("{", "row 2: is not JSON"),
         ("[1]", "row 2: is no JSON object"),
         ({"id": "x"}, "row 2: text: Field required"),
@@ -123,16 +121,14 @@ def test_images_are_relative_paths_or_hashes_in_the_lake(home, tmp_path, lines, 
         ({"text": "x", "tmax": 3}, "row 2: tmax: Extra inputs are not permitted"),
         ({"text": "x", "critic": "mild"}, "row 2: critic: String should match"),
         ({"id": "good", "text": "x"}, "row 2: id: given twice, first in row 1"),
-    ],
-    ids=str,
-)
-def test_an_invalid_row_is_quarantined_and_the_others_run(lines, batch_of, row, reason):
-    path = lines({"id": "good", "text": "A red house"}, row, {"text": "A tree"})
-    batch = batch_of(path)
-    assert [r.text for r in batch.requests] == ["A red house", "A tree"]
-    (row,) = batch.quarantine
-    assert row.reason.startswith(f"{path}: row 2: ") and reason in row.reason
-    assert (row.stage, row.shard) == ("generations", "requests-0000")
+    ]
+    for row, reason in invalid:
+        path = lines({"id": "good", "text": "A red house"}, row, {"text": "A tree"})
+        batch = batch_of(path)
+        assert [r.text for r in batch.requests] == ["A red house", "A tree"]
+        (found,) = batch.quarantine
+        assert found.reason.startswith(f"{path}: row 2: ") and reason in found.reason
+        assert (found.stage, found.shard) == ("generations", "requests-0000")
 
 
 def test_a_csv_row_with_too_many_cells_is_quarantined(tmp_path, batch_of):
@@ -180,9 +176,8 @@ def test_a_growing_file_gets_new_batches(lines, home):
         assert batch_names(settings, home) == names
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "complaint"),
-    [
+def test_an_unreadable_file_is_an_error(tmp_path, batch_of):
+    files = [
         ("gone.jsonl", None, "gone.jsonl cannot be opened"),
         ("w.xlsx", b"x", "is of no known format"),
         ("w.jsonl", b'{"text": "\xff"}', "is not UTF-8 text"),
@@ -190,13 +185,12 @@ def test_a_growing_file_gets_new_batches(lines, home):
         ("w.csv", b'text\n"open', "is not CSV"),
         ("w.jsonl", b"{", "no valid row; "),
         ("w.jsonl", b"", "no requests for batch requests-0000"),
-    ],
-)
-def test_an_unreadable_file_is_an_error(tmp_path, batch_of, name, data, complaint):
-    if data is not None:
-        (tmp_path / name).write_bytes(data)
-    with pytest.raises(FoundryError, match=complaint):
-        batch_of(tmp_path / name)
+    ]
+    for name, data, complaint in files:
+        if data is not None:
+            (tmp_path / name).write_bytes(data)
+        with pytest.raises(FoundryError, match=complaint):
+            batch_of(tmp_path / name)
 
 
 def test_the_section_names_exactly_one_source():

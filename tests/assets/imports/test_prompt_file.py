@@ -32,27 +32,22 @@ TEXTS = [
 DISTINCT = 6
 
 
-@pytest.fixture(params=[".jsonl", ".csv", ".parquet"])
-def pack(request, tmp_path, capsys):
-    """The folder of an imported pack, and what the command printed."""
-    file = files.prompts(tmp_path, request.param, TEXTS)
-    folder = tmp_path / "packs" / "mine"
-    done = interleave(
-        capsys, "import", "prompts", file, "--to", folder, "--license", "mit", "--reader", "sketch"
-    )
-    assert done.returncode == 0, done.stderr
-    return folder, done.stdout
+STAGES = ("taxonomy", "vocabulary", "templates", "prompts", "plans", "trajectories", "scores")
 
 
-def test_usable_prompts_become_a_pack(pack):
-    folder, output = pack
-    assert "7 prompts in" in output and "2 rejected, such as row 6: an earlier row" in output
-    loaded = load_pack(folder)
-    assert [prompt.text for prompt in loaded.prompts] == [*TEXTS[:5], TEXTS[6], TEXTS[8]]
-    assert loaded.taxonomy.reader == "sketch"
-    assert "licence: mit" in (folder / "pack.yaml").read_text()
-    reasons = [json.loads(line) for line in (folder / "rejected.jsonl").read_text().splitlines()]
-    assert [each["row"] for each in reasons] == [6, 8]
+def test_usable_prompts_become_a_pack(tmp_path, capsys):
+    for suffix in (".jsonl", ".csv", ".parquet"):
+        file, folder = files.prompts(tmp_path, suffix, TEXTS), tmp_path / "packs" / "mine"
+        options = ("--to", folder, "--license", "mit", "--reader", "sketch")
+        done = interleave(capsys, "import", "prompts", file, *options)
+        assert "7 prompts in" in done.stdout
+        assert "2 rejected, such as row 6: an earlier row" in done.stdout
+        loaded = load_pack(folder)
+        assert [prompt.text for prompt in loaded.prompts] == [*TEXTS[:5], TEXTS[6], TEXTS[8]]
+        assert loaded.taxonomy.reader == "sketch"
+        assert "licence: mit" in (folder / "pack.yaml").read_text()
+        lines = (folder / "rejected.jsonl").read_text().splitlines()
+        assert [json.loads(line)["row"] for line in lines] == [6, 8]
 
 
 def test_a_bank_has_no_near_duplicates_and_keeps_its_order(tmp_path, capsys):
@@ -133,7 +128,7 @@ def test_a_lineage_runs_on_it(tmp_path, capsys, monkeypatch):
     foundry = FoundryResource(profile=str(tmp_path / "mine.yaml"), root=str(tmp_path / "lake"))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     with open_instance(foundry.home) as instance:
-        run_lineage(foundry, instance, shards=1)
+        run_lineage(foundry, instance, shards=1, select=[*STAGES, "steps", "exports"])
     rows = foundry.rows(PROMPTS)
     assert [row.text for row in rows] == [*TEXTS[:5], TEXTS[8], "Add a red ball"]
     assert {row.split for row in rows} == {"train", "heldout"}

@@ -169,18 +169,13 @@ class TestMix:
         assert imported[0]["reward_model"]["ground_truth"]["semantics"] == 9.0
         assert len(imported[0]["images"]) == 2
 
-    def test_what_the_hub_gets_is_ours_alone(self, mixed):
-        mix = settings(critic_sft={"critic_sft": 1})
-        card = export(mixed, mix, "huggingface")
+    def test_a_wrong_name_is_one_line_and_the_hub_gets_ours_alone(self, mixed):
+        reasons = {
+            "nothing": "no import nothing in",
+            "critic_rl": "import critic_rl has rows of critic_rl",
+        }
+        for name, reason in reasons.items():
+            with pytest.raises(FoundryError, match=f"curation.exports.mix.critic_sft: {reason}"):
+                export(mixed, settings(critic_sft={name: 1}), "llamafactory")
+        card = export(mixed, settings(critic_sft={"critic_sft": 1}), "huggingface")
         assert card.counts["critic_sft"] == mixed.lake.rows(CRITIC_SFT) and not card.mix
-
-    @pytest.mark.parametrize(
-        ("mix", "reason"),
-        [
-            ({"critic_sft": {"nothing": 1}}, "no import nothing in"),
-            ({"critic_sft": {"critic_rl": 1}}, "import critic_rl has rows of critic_rl"),
-        ],
-    )
-    def test_a_wrong_name_is_one_line(self, mixed, mix, reason):
-        with pytest.raises(FoundryError, match=f"curation.exports.mix.critic_sft: {reason}"):
-            export(mixed, settings(**mix), "llamafactory")

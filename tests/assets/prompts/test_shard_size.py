@@ -47,4 +47,3 @@ def test_another_size_is_one_line_with_both_sizes_and_the_remedy(run, home):
     assert files(home) == before
     shards = home.lake.partitions(PROMPTS)
     assert [home.lake.rows(PROMPTS, shard) for shard in shards] == [8, 8]
-    assert run(8, BANK).returncode == 0
