@@ -10,8 +10,6 @@ from pydantic import AfterValidator, Field
 
 from schemas.yaml_config import ConfigModel, added_field
 
-from ..reviews.settings import ReviewSettings
-
 OURS = "ours"
 Score = Annotated[float, Field(ge=0, le=10)]
 
@@ -255,6 +253,23 @@ class ExportSettings(ConfigModel):
     )
     rows_per_file: int = Field(
         10_000, ge=1, description="Rows a file of an export; format reference has one file"
+    )
+
+
+class ReviewSettings(ConfigModel):
+    """How reviews of people enter the training sets."""
+
+    use: bool = Field(
+        False,
+        description="Verdicts and prompts of people take the place of the critic's, and what they "
+        "preferred becomes pairs for DPO",
+    )
+    share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="A shard is held back from the training sets until this share of its attempts "
+        "has a verdict of a person",
     )
 
 

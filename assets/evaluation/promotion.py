@@ -51,7 +51,7 @@ Decision = Literal["promoted", "kept", "rejected"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MetricComparison:
     """A metric of a system, and its difference from the best promoted one, item by item."""
 
     metric: str
@@ -80,7 +80,7 @@ class Assessment:
     outcome: Literal["accepted", "undecided", "worse"]
     why: str
     means: Mapping[str, float]
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[MetricComparison, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Rules:
 
     def compare(
         self, ours: SystemValues, references: Mapping[System, SystemValues], metric: str
-    ) -> Comparison:
+    ) -> MetricComparison:
         """A metric compared with the reference whose mean is the highest."""
         best = max(references, key=lambda system: fmean(references[system][metric].values()))
         settings = self.evaluation
@@ -106,7 +106,7 @@ class Rules:
         )
         assert difference is not None  # `assess` knows that they have common items
         margin = getattr(self.training.promotion_margin, metric)
-        return Comparison(metric, best, difference, margin)
+        return MetricComparison(metric, best, difference, margin)
 
     def too_low(self, means: Mapping[str, float]) -> list[str]:
         """Means that are below what is required, in words."""
@@ -134,7 +134,7 @@ def assess(
     """
     means = {metric: fmean(ours[metric].values()) for metric in METRICS if ours.get(metric)}
 
-    def undecided(why: str, comparisons: tuple[Comparison, ...] = ()) -> Assessment:
+    def undecided(why: str, comparisons: tuple[MetricComparison, ...] = ()) -> Assessment:
         return Assessment(variant, system, "undecided", why, means, comparisons)
 
     if rejected:
@@ -303,7 +303,7 @@ def _rounded(mean: float | None) -> str:
     return "–" if mean is None else f"{mean:.3f}"
 
 
-def _cells(assessment: Assessment, comparison: Comparison) -> dict[str, object]:
+def _cells(assessment: Assessment, comparison: MetricComparison) -> dict[str, object]:
     gap = comparison.difference
     result = "within the margin" if comparison.is_within_margin else "not shown"
     return {

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from pydantic import create_model
 
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.exports.publisher import export_all
@@ -12,10 +11,8 @@ from assets.curation.preference_pairs import build_critic_dpo
 from assets.curation.sequences import build_sequences
 from assets.curation.settings import CurationSettings, PreferenceSettings
 from assets.curation.steps import build_steps
-from schemas import Row, Table
-from schemas.curation import CRITIC_DPO, CRITIC_SFT, STEPS
+from schemas.curation import CRITIC_DPO, STEPS
 from tests.assets.curation.curated_world import records
-from warehouse.lake import ALL
 
 AS_IS = {"mode": "none"}
 
@@ -49,7 +46,7 @@ def test_a_persons_verdict_takes_the_place_of_the_critics(world, say):
     plain, used = sft(world, settings()), sft(world, settings(use=True))
     assert [row["accepted"] for row in plain] == [False, True]
     assert [row["accepted"] for row in used] == [True, True]
-    assert not any("decided_by" in row for row in plain)
+    assert not any(row["decided_by"] for row in plain)
     assert [row["decided_by"] for row in used] == ["person", None]
     assert learned(used[0]) == {"previous_step_success": True, "refine_prompt": ""}
     assert used[0]["messages"][1]["content"].startswith("<think></think>")
@@ -106,28 +103,6 @@ def test_reviews_of_another_image_do_not_count(world, say):
     say("a", 1, 0, image="0" * 64, accepted=False)
     (row,) = sft(world, settings(use=True))
     assert (row["accepted"], row["decided_by"]) == (True, None)
-
-
-def test_sets_of_the_version_before_are_read_and_keep_their_content(world):
-    """So that checkpoints that were trained on them are not trained again."""
-    world.add("a", [(2, False), (9, True)])
-    home = curated(world, settings())
-    kept = {
-        name: (info.annotation, info)
-        for name, info in CRITIC_SFT.columns.items()
-        if name != "decided_by"
-    }
-    before = Table(CRITIC_SFT.name, create_model("Before", __base__=Row, **kept), CRITIC_SFT.key)
-    rows = build_critic_sft(home, settings())[0].read_all()
-    stored = home.lake.write(before, rows)
-    assert home.lake.read(CRITIC_SFT)["decided_by"].null_count == len(rows) == 2
-    again = home.lake.write(CRITIC_SFT, build_critic_sft(home, settings())[0])
-    assert (again.content_hash, again.changed) == (stored.content_hash, False)
-    home.lake.delete(CRITIC_SFT, ALL)
-    for given in (rows, build_critic_sft(home, settings())[0]):
-        assert home.lake.write(CRITIC_SFT, given).content_hash == stored.content_hash
-    with_people = build_critic_sft(home, settings(use=True))[0]
-    assert home.lake.write(CRITIC_SFT, with_people).content_hash != stored.content_hash
 
 
 class TestPairs:
