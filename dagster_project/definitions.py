@@ -10,8 +10,8 @@ from . import schedules, sensors
 from .asset_definitions import ASSETS, CHECKS
 from .jobs import (
     evaluate,
-    generate_stories,
     improve_agents,
+    make_generations,
     refresh_data,
     retrain_critic,
     retrain_planner,
@@ -33,7 +33,7 @@ def definitions(foundry: FoundryResource) -> dg.Definitions:
             retrain_planner,
             retrain_critic,
             evaluate,
-            generate_stories,
+            make_generations,
             improve_agents,
         ],
         schedules=[schedules.grow_bank, schedules.answer_requests, schedules.improve_weekly],

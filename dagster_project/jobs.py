@@ -39,8 +39,8 @@ evaluate = dg.define_asset_job(
     description="Evaluate the newest checkpoints on held-out requests and put them in use unless "
     "they are worse.",
 )
-generate_stories = dg.define_asset_job(
-    "generate_stories",
+make_generations = dg.define_asset_job(
+    "make_generations",
     selection=dg.AssetSelection.assets(GENERATION_SET.name),
     description="Answer a batch of requests. What is finished is not generated again.",
 )

@@ -22,7 +22,7 @@ from inference.calls.hashing import content_digest
 from schemas.trajectories import SCORES
 
 from .improve import finished_rounds
-from .jobs import generate_stories, improve_agents, refresh_data
+from .jobs import improve_agents, make_generations, refresh_data
 from .retraining import MOST_RUNS
 from .stages import is_up_to_date, up_to_date_partitions
 
@@ -68,7 +68,7 @@ def _stopped_growing(foundry: FoundryResource, instance: dg.DagsterInstance) -> 
 
 
 @dg.schedule(
-    job=generate_stories,
+    job=make_generations,
     cron_schedule=os.environ.get("INTERLEAVE_ANSWER_CRON", "0 5 * * *"),
     execution_timezone="UTC",
 )
@@ -80,7 +80,7 @@ def answer_requests(
     names = register_batches(instance, foundry)
     current = up_to_date_partitions(GENERATION_SET, foundry, instance, names)
     stale = [name for name in names if name not in current]
-    found = [_request(instance, foundry, generate_stories.name, name) for name in stale]
+    found = [_request(instance, foundry, make_generations.name, name) for name in stale]
     waiting = [each for each in found if isinstance(each, str)]
     requests = [each for each in found if isinstance(each, dg.RunRequest)]
     reason = "; ".join(waiting) or "all answered"
@@ -116,7 +116,7 @@ def _request(
     if _is_running(instance, job, partition):
         return f"the run of {partition} is not finished"
     settings = foundry.settings.model_dump(mode="json")
-    batches = GENERATION_SET.partitions if job == generate_stories.name else None
+    batches = GENERATION_SET.partitions if job == make_generations.name else None
     origin = batches.origin(foundry, partition) if batches else None
     tags = {INPUTS_TAG: content_digest([settings, origin])[:12]}
     status = dg.DagsterRunStatus.FAILURE

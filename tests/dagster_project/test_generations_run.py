@@ -225,7 +225,7 @@ def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
         return [run.partition_key for run in ticked.run_requests], ticked.skip_message
 
     assert requested() == (["inbox-0000", "inbox-0001"], None)
-    job = definitions(foundry).resolve_job_def("generate_stories")
+    job = definitions(foundry).resolve_job_def("make_generations")
     queued = instance.create_run_for_job(job, tags={"dagster/partition": "inbox-0000"})
     assert requested() == (["inbox-0001"], None)
     instance.report_run_canceled(queued)
@@ -264,9 +264,9 @@ def test_the_sensor_shows_batches_and_starts_nothing(foundry, instance):
 def test_the_job_answers_a_batch(foundry, instance):
     instance.add_dynamic_partitions("batches", ["inbox-0000"])
     here = dg.Definitions(
-        ASSETS, jobs=[jobs.generate_stories], asset_checks=CHECKS, resources={"foundry": foundry}
+        ASSETS, jobs=[jobs.make_generations], asset_checks=CHECKS, resources={"foundry": foundry}
     )
-    job = here.resolve_job_def("generate_stories")
+    job = here.resolve_job_def("make_generations")
     done = job.execute_in_process(instance=instance, partition_key="inbox-0000", run_config=QUIET)
     assert done.success and len(rows_of(foundry)) == 2
 

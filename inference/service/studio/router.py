@@ -62,7 +62,7 @@ def _file_response(*media_types: str) -> _Responses:
 
 
 IMAGE_RESPONSE = _file_response("image/png", "image/jpeg", "image/webp")
-StoryId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
+ResponseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 
 _EXPORTS: dict[FileType, tuple[str, Callable[[TrajectoryView], str | bytes]]] = {
@@ -91,7 +91,7 @@ class GenerationSummary(_Generation):
 class GenerationList(BaseModel):
     """A page of earlier responses, newest first."""
 
-    stories: list[GenerationSummary]
+    generations: list[GenerationSummary]
     total: int = Field(description="Number of all responses that were found")
     next_offset: int | None = Field(description="Offset of the next page; null: there is none")
 
@@ -133,14 +133,14 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
     errors: _Responses = {"default": {"model": ErrorBody, "description": "Error"}}
     router = APIRouter(prefix="/studio", tags=["studio"], responses=errors)
 
-    def find(request: Request, story_id: str) -> StoredResponse:
-        stored = store.get(story_id, owner_of(request))
+    def find(request: Request, response_id: str) -> StoredResponse:
+        stored = store.get(response_id, owner_of(request))
         if stored is None:
             raise not_found("This response doesn't exist, or it was deleted.")
         return stored
 
-    @router.get("/stories")
-    def stories(
+    @router.get("/generations")
+    def generations(
         request: Request,
         words: Annotated[str, Query(max_length=200)] = "",
         offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
@@ -150,21 +150,21 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         next_offset = offset + _PAGE_SIZE if len(found) > _PAGE_SIZE else None
         summaries = [_summary(stored, images) for stored in found[:_PAGE_SIZE]]
         total = store.count(owner_of(request), words)
-        return GenerationList(stories=summaries, total=total, next_offset=next_offset)
+        return GenerationList(generations=summaries, total=total, next_offset=next_offset)
 
     @router.get(
-        "/stories/{story_id}.{ending}",
+        "/generations/{response_id}.{ending}",
         response_class=Response,
         responses=_file_response("text/html", "text/markdown", "application/zip"),
     )
-    def export(request: Request, story_id: StoryId, ending: FileType) -> Response:
+    def export(request: Request, response_id: ResponseId, ending: FileType) -> Response:
         """A response as one HTML file, as Markdown, or as a ZIP of both with its images."""
-        return _download(find(request, story_id), ending, images)
+        return _download(find(request, response_id), ending, images)
 
-    @router.get("/stories/{story_id}")
-    def story(request: Request, story_id: StoryId) -> StoredGeneration:
+    @router.get("/generations/{response_id}")
+    def generation(request: Request, response_id: ResponseId) -> StoredGeneration:
         """An earlier response."""
-        stored = find(request, story_id)
+        stored = find(request, response_id)
         response = GenerationRun.restore(stored, images).build_response().response()
         given = stored.input_images
         previous = store.get(stored.fields.get("previous_response_id") or "", stored.owner)
@@ -172,11 +172,13 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         return StoredGeneration(**_fields(stored), given=given, follows=follows, response=response)
 
     @router.get(
-        "/stories/{story_id}/pictures/{sha256}", response_class=Response, responses=IMAGE_RESPONSE
+        "/generations/{response_id}/pictures/{sha256}",
+        response_class=Response,
+        responses=IMAGE_RESPONSE,
     )
-    def picture(request: Request, story_id: StoryId, sha256: Sha256) -> Response:
+    def picture(request: Request, response_id: ResponseId, sha256: Sha256) -> Response:
         """An image that was given with a request, or generated for it."""
-        stored = find(request, story_id)
+        stored = find(request, response_id)
         generated = (image.sha256 for image in GenerationRun.restore(stored, images).images)
         if sha256 not in {*stored.input_images, *generated}:
             raise not_found("This response has no such image.")

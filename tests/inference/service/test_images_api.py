@@ -134,7 +134,7 @@ def test_a_sequence_that_was_cancelled_is_an_error(home):
         client = service.client()
         answer = threads.submit(client.images.generate, prompt=HOUSE)
         wait_until(lambda: barrier.waiting == 1)
-        [running] = service.get("/studio/stories").json()["stories"]
+        [running] = service.get("/studio/generations").json()["generations"]
         client.responses.cancel(running["id"])
         with pytest.raises(openai.InternalServerError, match="it was cancelled"):
             answer.result()

@@ -68,7 +68,7 @@ const pictures = new Map(); // address -> promise of a data URI
 
 /**
  * A stored image as a data URI: the request of an <img> would not carry the API key.
- * @param {string} owner whose image it is: "stories/ID" or "reviews/SHARD"
+ * @param {string} owner whose image it is: "generations/ID" or "reviews/SHARD"
  */
 export function loadPicture(owner, sha256) {
   const path = `studio/${owner}/pictures/${encodeURIComponent(sha256)}`;

@@ -5,7 +5,7 @@ import { listRuns, prepareBenchmarks } from "./benchmarks.js";
 import { clearStage, fillComposer, leaveStage, prepareComposer, usePicture } from "./composer.js";
 import { prepareCosts, showCosts } from "./costs.js";
 import { byId, make, setAlert } from "./dom.js";
-import { closeStories, listStories, openStories, prepareLibrary } from "./library.js";
+import { closeGenerations, listGenerations, openGenerations, prepareLibrary } from "./library.js";
 import { closeReview, openReview, prepareReview } from "./review.js";
 import { loadSettings } from "./settings.js";
 import { prepareViewer } from "./viewer.js";
@@ -13,11 +13,11 @@ import { prepareViewer } from "./viewer.js";
 const RETRY_INTERVAL = 2000; // milliseconds
 const VIEWS = {
   "view-new": { path: /^#\/$/, enter: () => {} },
-  "view-stories": { path: /^#\/stories$/, enter: () => listStories() },
+  "view-generations": { path: /^#\/generations$/, enter: () => listGenerations() },
   "view-benchmarks": { path: /^#\/benchmarks$/, enter: () => listRuns() },
   "view-review": { path: /^#\/review(?:\/([\w.-]+))?$/, enter: (shard) => openReview(shard) },
   "view-costs": { path: /^#\/costs$/, enter: () => showCosts() },
-  "view-story": { path: /^#\/stories\/([\w-]+(?:\+[\w-]+)*)$/, enter: (ids) => openStories(ids.split("+")) },
+  "view-generation": { path: /^#\/generations\/([\w-]+(?:\+[\w-]+)*)$/, enter: (ids) => openGenerations(ids.split("+")) },
   "view-unknown": { path: /^#\//, enter: () => {} },
 };
 
@@ -27,7 +27,7 @@ function showView() {
   const match = Object.entries(VIEWS).find(([, view]) => view.path.test(hash));
   if (!match) return null;
   const [name, view] = match;
-  closeStories();
+  closeGenerations();
   leaveStage();
   closeReview();
   byId("viewer").close();

@@ -25,7 +25,7 @@ export function downloadButtons(id) {
 async function download(id, extension, alert) {
   setAlert(alert, null);
   try {
-    const response = await call(`studio/stories/${encodeURIComponent(id)}.${extension}`);
+    const response = await call(`studio/generations/${encodeURIComponent(id)}.${extension}`);
     save(await response.blob(), `story-${id}.${extension}`);
   } catch (error) {
     setAlert(alert, error.message);

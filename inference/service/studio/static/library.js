@@ -22,31 +22,31 @@ let open = null; // AbortController of the response that is shown
 export function prepareLibrary() {
   byId("search").addEventListener("submit", (event) => {
     event.preventDefault();
-    listStories();
+    listGenerations();
   });
   byId("words").addEventListener("input", () => {
     clearTimeout(searchTimer);
-    searchTimer = setTimeout(listStories, SEARCH_DELAY);
+    searchTimer = setTimeout(listGenerations, SEARCH_DELAY);
   });
-  byId("more").addEventListener("click", () => listStories(nextOffset));
+  byId("more").addEventListener("click", () => listGenerations(nextOffset));
 }
 
 /** Lists the responses whose requests contain the search words, from an offset on. */
-export async function listStories(offset = 0) {
+export async function listGenerations(offset = 0) {
   const search = ++newestSearch;
   const query = new URLSearchParams({ words: byId("words").value.trim(), offset });
   try {
-    const page = await getJson(`studio/stories?${query}`);
+    const page = await getJson(`studio/generations?${query}`);
     if (search === newestSearch) showPage(page, offset);
   } catch (error) {
     byId("found").textContent = error.message;
   }
 }
 
-function showPage({ stories, total, next_offset: next }, offset) {
+function showPage({ generations, total, next_offset: next }, offset) {
   const list = byId("story-list");
   if (!offset) list.replaceChildren();
-  const items = stories.map(storyItem);
+  const items = generations.map(generationItem);
   list.append(...items);
   nextOffset = next ?? 0;
   byId("more").hidden = next === null;
@@ -59,7 +59,7 @@ function resultText(total) {
   return byId("words").value.trim() ? "No matches" : "No responses yet";
 }
 
-function storyItem({ id, text, created_at: created, status, cover, pictures, model, reason }) {
+function generationItem({ id, text, created_at: created, status, cover, pictures, model, reason }) {
   const time = new Date(created);
   const agents = comparedModels().find((each) => each.id === model)?.title;
   const facts = make(
@@ -79,7 +79,7 @@ function storyItem({ id, text, created_at: created, status, cover, pictures, mod
 
 function coverOf(id, sha256) {
   const image = make("img", { alt: "", width: 96, height: 96 });
-  loadPicture(`stories/${id}`, sha256).then(
+  loadPicture(`generations/${id}`, sha256).then(
     (uri) => (image.src = uri),
     () => {},
   );
@@ -87,13 +87,13 @@ function coverOf(id, sha256) {
 }
 
 /** Shows stored responses, or running ones; several side by side. */
-export async function openStories(ids) {
+export async function openGenerations(ids) {
   const { signal } = (open = new AbortController());
   const stage = byId("stored-story");
   for (const action of ACTIONS) byId(action).hidden = true;
   stage.replaceChildren(make("p.help", {}, "Opening …"));
   try {
-    await showStories(ids, stage, signal);
+    await showGenerations(ids, stage, signal);
   } catch (error) {
     if (signal.aborted) return;
     if (error.status === 404) return stage.replaceChildren(missingNotice(error.message));
@@ -109,32 +109,32 @@ const missingNotice = (message) =>
     `${message} `,
     make("a", { href: "#/" }, "Create something new"),
     " or open the ",
-    make("a", { href: "#/stories" }, "history"),
+    make("a", { href: "#/generations" }, "history"),
     ".",
   );
 
 const showError = (error) =>
   byId("stored-story").append(make("p.alert", { role: "alert" }, error.message));
 
-async function showStories(ids, stage, signal) {
-  const stories = await Promise.all(ids.map(loadStory));
+async function showGenerations(ids, stage, signal) {
+  const generations = await Promise.all(ids.map(loadGeneration));
   if (signal.aborted) return;
-  const views = stories.map(viewOf);
+  const views = generations.map(viewOf);
   const { elements, update } = arrange(views);
   byId("stored-story").classList.toggle("wide", views.length > 1);
   stage.replaceChildren(...elements);
-  if (views.length === 1) offerActions(stories[0]);
-  const following = views.map((view, index) => followStory(stories[index].id, view, signal).finally(update));
+  if (views.length === 1) offerActions(generations[0]);
+  const following = views.map((view, index) => followGeneration(generations[index].id, view, signal).finally(update));
   byId("stop-stored").onclick = () => ids.forEach((id) => cancel(id).catch(showError));
-  byId("stop-stored").hidden = !stories.some(({ status }) => status === "queued");
+  byId("stop-stored").hidden = !generations.some(({ status }) => status === "queued");
   await Promise.all(following);
   byId("stop-stored").hidden = true;
 }
 
 /** A stored response, with its input images as data URIs. */
-async function loadStory(id) {
-  const story = await getJson(`studio/stories/${encodeURIComponent(id)}`);
-  const pictures = await Promise.all(story.given.map((sha256) => loadPicture(`stories/${id}`, sha256)));
+async function loadGeneration(id) {
+  const story = await getJson(`studio/generations/${encodeURIComponent(id)}`);
+  const pictures = await Promise.all(story.given.map((sha256) => loadPicture(`generations/${id}`, sha256)));
   return { ...story, pictures };
 }
 
@@ -159,7 +159,7 @@ function offerActions(story) {
   byId("run-again").onclick = () => runRequest(request);
 }
 
-async function followStory(id, view, signal) {
+async function followGeneration(id, view, signal) {
   for await (const event of follow(id, signal)) {
     const message = view.update(event);
     if (message) announce(message);
@@ -167,7 +167,7 @@ async function followStory(id, view, signal) {
 }
 
 /** Another view is shown: stop following the responses. */
-export const closeStories = () => open?.abort();
+export const closeGenerations = () => open?.abort();
 
 /** The request of a stored response, for the form, which puts images before the text. */
 function requestOf({ text, response, pictures }) {
@@ -180,7 +180,7 @@ async function deleteStory(id) {
   if (!confirm("Delete this response permanently?")) return;
   try {
     await call(`v1/responses/${encodeURIComponent(id)}`, { method: "DELETE" });
-    location.hash = "#/stories";
+    location.hash = "#/generations";
   } catch (error) {
     showError(error);
   }

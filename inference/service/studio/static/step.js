@@ -7,7 +7,7 @@ const TINY = 96; // pixels: images up to this width are enlarged without smoothi
 
 export class StepCard {
   /**
-   * @param {{name: string, words: string, draws: boolean}} step
+   * @param {{name: string, words: string, has_image: boolean}} step
    * @param {number} number as it is shown, from 1 on
    */
   constructor(step, number) {
@@ -40,7 +40,7 @@ export class StepCard {
 
   /** The loop has reached this step. */
   start() {
-    if (this.step.draws) this.#setState("drawing", "Drawing …");
+    if (this.step.has_image) this.#setState("drawing", "Drawing …");
     else this.#setState("text", "Text only");
   }
 
@@ -81,7 +81,7 @@ export class StepCard {
   }
 
   #card() {
-    const { name, words, draws } = this.step;
+    const { name, words, has_image: hasImage } = this.step;
     const text = make(
       "div.step-text",
       {},
@@ -91,7 +91,7 @@ export class StepCard {
       this.missing,
       this.details,
     );
-    const parts = draws ? [this.frame, text, this.unusedSection] : [text];
+    const parts = hasImage ? [this.frame, text, this.unusedSection] : [text];
     return make("li.step", { id: this.id, tabIndex: -1 }, ...parts);
   }
 

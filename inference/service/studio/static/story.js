@@ -31,7 +31,7 @@ export const STATUS_NAMES = {
 };
 
 /** The address of results: one, or several side by side. */
-export const addressOf = (ids) => `#/stories/${ids.map(encodeURIComponent).join("+")}`;
+export const addressOf = (ids) => `#/generations/${ids.map(encodeURIComponent).join("+")}`;
 
 /** A request for people: without the tags of the images that come before it. */
 export const textOf = (text) => text.replace(/^(\s*<image>\s*)+/, "");
@@ -166,7 +166,7 @@ export class StoryView {
         return this.#showPlan(event);
       case "interleave.step.started":
         card.start();
-        if (!card.step.draws) this.progress.value += 1;
+        if (!card.step.has_image) this.progress.value += 1;
         return `Step ${card.number} of ${this.cards.size}: ${card.step.name}.`;
       case "interleave.attempt.drawn":
         this.drawn += 1;
@@ -235,7 +235,7 @@ export class StoryView {
       this.steps.append(card.element);
       this.thumbnails.append(card.thumbnail);
     }
-    const last = steps.findLast((step) => step.draws);
+    const last = steps.findLast((step) => step.has_image);
     if (last) this.cards.get(last.number).showMissing(this.missing);
     this.overview.hidden = false;
     Object.assign(this.progress, { max: steps.length, value: 0, hidden: false });

@@ -205,7 +205,7 @@ def test_running_story_is_followed_and_cancelled(browser, tmp_path):
 def _follow_in_another_tab(page: Page) -> None:
     """Open the running story in a second tab."""
     tab = page.context.browser.new_page()
-    tab.goto(page.url.partition("#")[0] + "#/stories")
+    tab.goto(page.url.partition("#")[0] + "#/generations")
     tab.get_by_role("link", name=SNOWMAN).click()
     expect(tab.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
     tab.close()
@@ -349,7 +349,7 @@ def test_unknown_addresses_say_so(browser, studio):
     with open_tab(browser) as page:
         page.goto(f"{studio}/#/nowhere")
         expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
-        page.goto(f"{studio}/#/stories/resp_deleted")
+        page.goto(f"{studio}/#/generations/resp_deleted")
         expect(page.get_by_text("This response doesn't exist, or it was deleted.")).to_be_visible()
         page.locator("main").get_by_role("link", name="Create something new").click()
         expect(request_field(page)).to_be_visible()

@@ -29,8 +29,8 @@ from warehouse import Home
 pytestmark = BROWSER
 
 HOUSE = "A red house beside a tree"
-ADDRESS = re.compile(r"#/stories/resp_\w+$")
-COMPARISON = re.compile(r"#/stories/resp_\w+\+resp_\w+$")
+ADDRESS = re.compile(r"#/generations/resp_\w+$")
+COMPARISON = re.compile(r"#/generations/resp_\w+\+resp_\w+$")
 IN_CLIPBOARD = """() => navigator.clipboard.read()
   .then(([item]) => item.getType("image/png")).then(createImageBitmap).then(({ width }) => width)"""
 

@@ -1,4 +1,4 @@
-"""The studio's routes: the page without a key, earlier stories for the key that created them."""
+"""The studio's routes: the page without a key, generations for the key that created them."""
 
 import io
 import re
@@ -50,7 +50,7 @@ def anonymous(service):
 
 
 def picture_path(response, sha256: str) -> str:
-    return f"/studio/stories/{response['id']}/pictures/{sha256}"
+    return f"/studio/generations/{response['id']}/pictures/{sha256}"
 
 
 def store_request(service, name: str, text: str, input_images=(), created_at=0) -> None:
@@ -103,26 +103,26 @@ def test_no_other_file_is_served(client, name):
     error_of(client.get(f"/studio/static/{name}"), 404)
 
 
-def test_stories_are_listed_and_found_by_words(client, created):
-    found = client.get("/studio/stories", params={"words": "SNOWMAN build"}).json()
-    (story,) = found["stories"]
+def test_generations_are_listed_and_found_by_words(client, created):
+    found = client.get("/studio/generations", params={"words": "SNOWMAN build"}).json()
+    (story,) = found["generations"]
     assert found["next_offset"] is None and found["total"] == 1
     assert (story["id"], story["text"], story["pictures"]) == (created["id"], SNOWMAN, 4)
     assert story["status"] == "complete"
     assert story["cover"] == created["interleave"]["steps"][-1]["picture"]
-    assert client.get("/studio/stories", params={"words": "tulip"}).json()["stories"] == []
+    assert client.get("/studio/generations", params={"words": "tulip"}).json()["generations"] == []
 
 
 def test_list_has_pages(client, service):
     for number in range(30):
         store_request(service, f"resp_{number}", "a cat", created_at=number)
-    first = client.get("/studio/stories", params={"words": "cat"}).json()
+    first = client.get("/studio/generations", params={"words": "cat"}).json()
     rest = {"words": "cat", "offset": first["next_offset"]}
-    second = client.get("/studio/stories", params=rest).json()
-    stories = first["stories"] + second["stories"]
-    assert [each["id"] for each in stories] == [f"resp_{n}" for n in reversed(range(30))]
+    second = client.get("/studio/generations", params=rest).json()
+    listed = first["generations"] + second["generations"]
+    assert [each["id"] for each in listed] == [f"resp_{n}" for n in reversed(range(30))]
     assert second["next_offset"] is None and first["total"] == second["total"] == 30
-    assert stories[-1] == {
+    assert listed[-1] == {
         "id": "resp_0",
         "text": "a cat",
         "created_at": "1970-01-01T00:00:00Z",
@@ -135,7 +135,7 @@ def test_list_has_pages(client, service):
 
 
 def test_story_has_its_response_and_pictures(client, created):
-    story = client.get(f"/studio/stories/{created['id']}").json()
+    story = client.get(f"/studio/generations/{created['id']}").json()
     assert story["response"]["interleave"] == created["interleave"] and story["given"] == []
     sha256 = created["interleave"]["steps"][0]["picture"]
     picture = client.get(picture_path(created, sha256))
@@ -145,30 +145,36 @@ def test_story_has_its_response_and_pictures(client, created):
 
 
 def test_downloads_contain_the_story(client, created):
-    page = client.get(f"/studio/stories/{created['id']}.html")
+    page = client.get(f"/studio/generations/{created['id']}.html")
     expected = f'attachment; filename="story-{created["id"]}.html"'
     assert page.headers["content-disposition"] == expected
     assert page.headers["content-security-policy"] == "sandbox"
     assert SNOWMAN in page.text and page.text.count("data:image/png") >= 4
-    markdown = client.get(f"/studio/stories/{created['id']}.md")
+    markdown = client.get(f"/studio/generations/{created['id']}.md")
     assert markdown.text.startswith(f"# {SNOWMAN}")
-    packed = client.get(f"/studio/stories/{created['id']}.zip")
+    packed = client.get(f"/studio/generations/{created['id']}.zip")
     names = zipfile.ZipFile(io.BytesIO(packed.content)).namelist()
     assert {"story.html", "story.md"} < set(names) and len(names) >= 6
 
 
 @pytest.mark.parametrize(
-    "path", ["stories", "stories/resp_x", "stories/resp_x.html", "stories/x/pictures/" + "0" * 64]
+    "path",
+    [
+        "generations",
+        "generations/resp_x",
+        "generations/resp_x.html",
+        "generations/x/pictures/" + "0" * 64,
+    ],
 )
-def test_stories_and_pictures_need_a_key(anonymous, path):
+def test_generations_and_pictures_need_a_key(anonymous, path):
     error_of(anonymous.get(f"/studio/{path}"), 401)
 
 
-def test_stories_of_other_keys_are_not_found(service, created):
+def test_generations_of_other_keys_are_not_found(service, created):
     with http_client(service, "yours") as client:
-        assert client.get("/studio/stories").json()["stories"] == []
+        assert client.get("/studio/generations").json()["generations"] == []
         for name in (created["id"], f"{created['id']}.zip", "resp_none"):
-            error_of(client.get(f"/studio/stories/{name}"), 404)
+            error_of(client.get(f"/studio/generations/{name}"), 404)
 
 
 def test_pictures_are_read_with_the_key_of_their_response_alone(service, client):
@@ -194,11 +200,11 @@ def test_pictures_are_read_with_the_key_of_their_response_alone(service, client)
 
 def test_a_refusal_says_why_and_a_response_what_it_follows(client, created):
     client.post("/v1/responses", json={"input": "hello"})
-    refusal = client.get("/studio/stories", params={"words": "hello"}).json()["stories"][0]
+    refusal = client.get("/studio/generations", params={"words": "hello"}).json()["generations"][0]
     assert refusal["cover"] is None and "illustrate" in refusal["reason"]
     body = {"input": "a green house", "previous_response_id": created["id"]}
     following = client.post("/v1/responses", json=body).json()
-    stored = client.get(f"/studio/stories/{following['id']}").json()
+    stored = client.get(f"/studio/generations/{following['id']}").json()
     assert stored["follows"] == {"id": created["id"], "text": SNOWMAN}
 
 
@@ -216,12 +222,12 @@ def test_settings_are_those_of_the_service(anonymous, service):
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("stories/a b", 400),
-        ("stories/a.html.html", 400),
-        ("stories/x.pdf", 400),
-        ("stories?offset=-1", 400),
-        ("stories/x/pictures/0", 400),
-        ("stories/x/pictures/..%2f..%2fx", 404),
+        ("generations/a b", 400),
+        ("generations/a.html.html", 400),
+        ("generations/x.pdf", 400),
+        ("generations?offset=-1", 400),
+        ("generations/x/pictures/0", 400),
+        ("generations/x/pictures/..%2f..%2fx", 404),
     ],
 )
 def test_malformed_ids_are_rejected(client, path, status):
@@ -230,25 +236,25 @@ def test_malformed_ids_are_rejected(client, path, status):
 
 def test_missing_picture_is_a_410(client, service, created):
     store_request(service, "resp_lost", "lost", ["0" * 64])
-    answer = client.get("/studio/stories/resp_lost.html")
+    answer = client.get("/studio/generations/resp_lost.html")
     error_of(answer, 410)
     assert str(service.manager.home.local) not in answer.text
-    error_of(client.get("/studio/stories/resp_lost/pictures/" + "0" * 64), 404)
+    error_of(client.get("/studio/generations/resp_lost/pictures/" + "0" * 64), 404)
 
 
 def test_queued_story_can_be_opened(client, service):
     store_request(service, "resp_waiting", "waiting")
-    story = client.get("/studio/stories/resp_waiting").json()
+    story = client.get("/studio/generations/resp_waiting").json()
     assert (story["status"], story["given"]) == ("queued", [])
 
 
 def test_openapi_document_has_the_studios_data(anonymous):
     paths = anonymous.get("/openapi.json").json()["paths"]
     assert {path for path in paths if path.startswith("/studio")} == {
-        "/studio/stories",
-        "/studio/stories/{story_id}",
-        "/studio/stories/{story_id}.{ending}",
-        "/studio/stories/{story_id}/pictures/{sha256}",
+        "/studio/generations",
+        "/studio/generations/{response_id}",
+        "/studio/generations/{response_id}.{ending}",
+        "/studio/generations/{response_id}/pictures/{sha256}",
         "/studio/settings",
         "/studio/benchmarks",
         "/studio/benchmarks/report",
