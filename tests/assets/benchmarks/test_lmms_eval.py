@@ -7,13 +7,12 @@ INTERLEAVE_LMMS_EVAL. What it asks of our service is tested with OpenAI's client
 import json
 import os
 import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.assets.benchmarks.conftest import JsonServer, chat_completion, serving
 from tests.helpers.browser import interleave_serve
 
 PYTHON = os.environ.get("INTERLEAVE_LMMS_EVAL")
@@ -37,41 +36,26 @@ WISE = {
 }
 
 
-class _Judge(BaseHTTPRequestHandler):
+class LmmsJudge(JsonServer):
     """Meets every criterion but one; gives WISE's pictures 2, 1 and 0."""
 
-    def do_POST(self):
-        asked = self.rfile.read(int(self.headers["content-length"])).decode()
-        self.server.asked.append(asked)
-        if "generateContent" in self.path:
-            met = "Names the soil." not in asked
-            text = json.dumps({"explanation": "so", "criteria_met": met})
-            part = {"content": {"role": "model", "parts": [{"text": text}]}}
-            answer = {"candidates": [part | {"finishReason": "STOP"}]}
-        else:
-            text = "Consistency: 2\nRealism: 1\nAesthetic Quality: 0"
-            message = {"role": "assistant", "content": text}
-            choice = {"index": 0, "finish_reason": "stop", "message": message}
-            answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
-            answer["choices"] = [choice]
-        data = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+    def __init__(self):
+        super().__init__()
+        self.asked = []
 
-    def log_message(self, *_):
-        pass
+    def reply(self, path, text):
+        self.asked.append(text)
+        if "generateContent" not in path:
+            return chat_completion("Consistency: 2\nRealism: 1\nAesthetic Quality: 0")
+        met = json.dumps({"explanation": "so", "criteria_met": "Names the soil." not in text})
+        part = {"content": {"role": "model", "parts": [{"text": met}]}, "finishReason": "STOP"}
+        return {"candidates": [part]}
 
 
 @pytest.fixture
 def judge():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Judge)
-    server.asked = []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
+    with serving(LmmsJudge()) as server:
+        yield server
 
 
 def task_files(folder, **items):
@@ -107,14 +91,13 @@ def test_task_files_name_functions_that_are_there():
 @pytest.mark.skipif(PYTHON is None, reason="INTERLEAVE_LMMS_EVAL names no Python with lmms-eval")
 def test_its_runner_measures_the_service(judge, tmp_path):
     folder = task_files(tmp_path / "tasks", ueval=UEVAL, wise=WISE)
-    judged_at = f"http://127.0.0.1:{judge.server_address[1]}"
     variables = {
         "HF_HOME": str(tmp_path / "hub"),
         "HF_HUB_OFFLINE": "1",
         "GOOGLE_API_KEY": "none",
-        "GOOGLE_GEMINI_BASE_URL": judged_at,
+        "GOOGLE_GEMINI_BASE_URL": judge.url,
         "WISE_API_KEY": "none",
-        "WISE_BASE_URL": f"{judged_at}/v1",
+        "WISE_BASE_URL": f"{judge.url}/v1",
         "INTERLEAVE_LMMS_EVAL_PICTURES": str(tmp_path / "pictures"),
     }
     with interleave_serve(tmp_path / "home") as service:
