@@ -24,7 +24,8 @@ class ShardProgress:
         self._progress = progress_factory()(label) if total > 1 else NullProgress()
         self._started, self._done = datetime.now(UTC), 0
         self._forecast = WorkForecast([1.0] * total, 1, MIN_SHARDS - 1, interval_seconds=0)
-        self._forecast.begin(0)
+        if total:
+            self._forecast.begin(0)
 
     def finish(self, partition: str) -> None:
         """A partition is finished."""
