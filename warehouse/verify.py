@@ -1,16 +1,15 @@
 """Damage of a home's tables, images, journals and SQLite files, found by reading every byte.
 
-A `Check` reads one file; `find_damage` runs checks in a bounded number of threads. Nothing is
+A `Check` reads one file; `find_damage` runs checks in threads. Nothing is
 changed, and other processes may write meanwhile.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -36,7 +35,6 @@ _WITH_IMAGES = (
 )
 _IMAGE_COLUMNS = ("image", "source_image", "images", "input_images", "origin_image", "edited_image")
 _TRAINING_JOURNALS = ("rollouts.jsonl", "reward-calls.jsonl", "progress.jsonl")
-_AHEAD = 64  # checks that wait for a thread
 
 
 class Damage(NamedTuple):
@@ -62,19 +60,13 @@ class Check:
 
 
 def find_damage(
-    checks: Iterable[Check], threads: int, done: Callable[[Check], object] = lambda _: None
+    checks: Iterable[Check], threads: int, done: Callable[[], object] = lambda: None
 ) -> Iterator[Damage]:
     """Damage that the checks find, in their order; `done` is called after each of them."""
-    waiting, pending = iter(checks), list[tuple[Check, Future[Sequence[Damage]]]]()
     with ThreadPoolExecutor(threads) as pool:
-        while True:
-            for check in islice(waiting, threads * _AHEAD - len(pending)):
-                pending.append((check, pool.submit(check.find)))
-            if not pending:
-                return
-            check, future = pending.pop(0)
-            yield from future.result()
-            done(check)
+        for found in pool.map(lambda check: check.find(), checks):
+            yield from found
+            done()
 
 
 def table_checks(home: Home, tables: Iterable[Table] | None = None) -> Iterator[Check]:

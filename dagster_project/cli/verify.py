@@ -76,4 +76,4 @@ def _find(home: "Home", jobs: int, screen: "Console") -> "tuple[list[Damage], in
     checks = all_checks(home)
     with Progress(console=screen, disable=not screen.is_terminal) as bars:
         task = bars.add_task("Verifying", total=len(checks))
-        return list(find_damage(checks, jobs, lambda _: bars.advance(task))), len(checks)
+        return list(find_damage(checks, jobs, lambda: bars.advance(task))), len(checks)

@@ -75,23 +75,20 @@ def test_rows_reject_unknown_columns_and_values():
         Thing.model_validate({"thing_id": "a", "kind": "weapon"})
 
 
-@pytest.mark.parametrize("annotation", [int | str, dict[str, int], bytes])
-def test_types_without_an_arrow_form_are_rejected(annotation):
-    odd = type("Odd", (Row,), {"__annotations__": {"x": annotation}})
-    with pytest.raises(TypeError, match="type"):
-        _ = Table("odd", odd, key=("x",)).arrow_schema
+def test_types_without_an_arrow_form_are_rejected():
+    for annotation in (int | str, dict[str, int], bytes):
+        odd = type("Odd", (Row,), {"__annotations__": {"x": annotation}})
+        with pytest.raises(TypeError, match="type"):
+            _ = Table("odd", odd, key=("x",)).arrow_schema
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
-def test_keys_and_references_name_columns_that_exist(table):
-    assert set(table.key) <= set(table.columns)
-    for reference in table.references:
-        target = TABLES[reference.table]
-        assert set(reference.columns) <= set(table.columns)
-        assert set(reference.target) <= set(target.columns)
-        for child, parent in zip(reference.columns, reference.target, strict=True):
-            child_type = table.arrow_schema.field(child).type
-            assert child_type == target.arrow_schema.field(parent).type
+def test_keys_and_references_name_columns_that_exist():
+    for table in TABLES.values():
+        assert set(table.key) <= set(table.columns)
+        for reference in table.references:
+            target = TABLES[reference.table]
+            types = [table.arrow_schema.field(name).type for name in reference.columns]
+            assert types == [target.arrow_schema.field(name).type for name in reference.target]
 
 
 def test_sharded_tables_of_prompts_have_a_shard_column():

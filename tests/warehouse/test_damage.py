@@ -35,12 +35,12 @@ def test_no_flipped_bit_gives_other_rows(home, attempts):
     assert noticed > FLIPS / 3, "the others are in parts of the footer that nobody reads"
 
 
-@pytest.mark.parametrize("kept", [0, 3, 100, 0.5, -1])
-def test_a_file_that_was_cut_off_is_an_error(home, attempts, kept):
+def test_a_file_that_was_cut_off_is_an_error(home, attempts):
     home.lake.write(ATTEMPTS, attempts(40), "sketchbook-0000")
     [file] = Path(home.root, "lake", "attempts", "sketchbook-0000").glob("*.parquet")
     content = file.read_bytes()
-    file.write_bytes(content[: int(kept * len(content)) if kept == 0.5 else kept])
-    assert home.lake.content_hash(ATTEMPTS, "sketchbook-0000") is None
-    with pytest.raises(StorageError, match=r"is damaged .*materialize attempts again"):
-        home.lake.read(ATTEMPTS)
+    for kept in (0, 3, 100, len(content) // 2, len(content) - 1):
+        file.write_bytes(content[:kept])
+        assert home.lake.content_hash(ATTEMPTS, "sketchbook-0000") is None
+        with pytest.raises(StorageError, match=r"is damaged .*materialize attempts again"):
+            home.lake.read(ATTEMPTS)

@@ -50,10 +50,22 @@ def test_an_unknown_protocol_is_rejected():
         Home("carrier-pigeon://coop/stories")
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", ""])
-def test_unsafe_shard_names_are_rejected(home, name):
-    with pytest.raises(StorageError, match="cannot name a file"):
-        home.journal("plans", name)
+def test_unsafe_shard_names_are_rejected(home):
+    for name in ("../x", "a/b", ""):
+        with pytest.raises(StorageError, match="cannot name a file"):
+            home.journal("plans", name)
+
+
+def test_a_home_with_merged_table_files_is_an_error_of_one_line(home):
+    merged = home.local / "lake" / "scores" / "_merged"
+    merged.mkdir(parents=True)
+    (merged / "_schema-2.parquet").write_bytes(b"of a home that was never compacted")
+    assert Home(home.root).lake
+    (merged / "sketchbook-00.parquet").write_bytes(b"PAR1")
+    with pytest.raises(StorageError, match="merged by an earlier version") as error:
+        _ = Home(home.root).lake
+    assert str(merged) in str(error.value) and "start a new home" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_importing_the_package_loads_no_heavy_library():

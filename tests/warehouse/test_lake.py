@@ -94,19 +94,16 @@ def test_the_content_hash_ignores_how_rows_are_stored(attempts):
     assert content_hash(pieces.slice(2, 10)) == content_hash(table.slice(2, 10).combine_chunks())
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_the_content_hash_differs_for_similar_columns():
+    similar = (
         ([["a", "bc"]], [["ab", "c"]]),
         ([["a"], ["b"]], [["a", "b"], []]),
         ([None], [[]]),
         ([[None]], [[""]]),
-    ],
-)
-def test_the_content_hash_differs_for_similar_columns(one, other):
-    kind = pa.list_(pa.string())
-    hashes = {content_hash(pa.table({"x": pa.array(rows, kind)})) for rows in (one, other)}
-    assert len(hashes) == 2
+    )
+    for columns in similar:
+        arrays = (pa.array(rows, pa.list_(pa.string())) for rows in columns)
+        assert len({content_hash(pa.table({"x": array})) for array in arrays}) == 2
 
 
 def test_the_file_has_table_version_hash_and_descriptions(home, attempts):
@@ -169,10 +166,10 @@ def test_columns_are_reordered_and_cast(home, attempts):
     assert home.lake.read(ATTEMPTS).equals(table)
 
 
-@pytest.mark.parametrize("name", ["../evil", "a/b", "", ".hidden", "_schema", "x'y", "x" * 300])
-def test_unsafe_partition_names_are_rejected(home, attempts, name):
-    with pytest.raises(StorageError, match="cannot name a file"):
-        home.lake.write(ATTEMPTS, attempts(1), name)
+def test_unsafe_partition_names_are_rejected(home, attempts):
+    for name in ("../evil", "a/b", "", ".hidden", "_schema", "x'y", "x" * 300):
+        with pytest.raises(StorageError, match="cannot name a file"):
+            home.lake.write(ATTEMPTS, attempts(1), name)
 
 
 def test_a_table_with_only_a_schema_file_has_no_partitions(any_home):

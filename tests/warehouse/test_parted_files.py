@@ -18,14 +18,14 @@ def write(folder, rows: int, name: str = "set.json", open_file=JsonList) -> list
     return [str(path.relative_to(folder)) for path in stored_files(folder / name, folder / "parts")]
 
 
-@pytest.mark.parametrize("rows", [0, 1, 4])
-def test_one_file_holds_what_fits(tmp_path, rows):
-    assert write(tmp_path, rows) == ["set.json"]
-    assert len(json.loads((tmp_path / "set.json").read_bytes())) == rows
-    assert [path.name for path in tmp_path.iterdir()] == ["set.json"]
+def test_one_file_holds_what_fits(tmp_path):
+    for rows in (0, 1, 4):
+        assert write(tmp_path, rows) == ["set.json"]
+        assert len(json.loads((tmp_path / "set.json").read_bytes())) == rows
+        assert [path.name for path in tmp_path.iterdir()] == ["set.json"]
 
 
-@pytest.mark.parametrize(("rows", "sizes"), [(5, [4, 1]), (8, [4, 4]), (9, [4, 4, 1])])
+@pytest.mark.parametrize(("rows", "sizes"), [(8, [4, 4]), (9, [4, 4, 1])])
 def test_more_rows_are_several_files_in_order(tmp_path, rows, sizes):
     names = write(tmp_path, rows)
     assert names == [f"parts/set-{n:05d}-of-{len(sizes):05d}.json" for n in range(len(sizes))]
