@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 from .request_parsing import Json
 from .responses.protocol import GenerationModel
 
-Models = Sequence[type[BaseModel]]
+Models = tuple[type[BaseModel], ...]
 
 _REF = "#/components/schemas/{model}"
 _DESCRIPTION = (
@@ -155,6 +155,7 @@ def _document(app: FastAPI, requests: Models, has_keys: bool) -> Json:
     return document
 
 
+@cache
 def _schemas(requests: Models) -> Json:
     from openai.types import FileDeleted, FileObject, ImagesResponse, Model
     from openai.types.chat import ChatCompletion

@@ -6,12 +6,9 @@ from inference.http.auth import Keys, is_loopback, load_keys
 from inference.roles import BackendError
 
 
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
-)
-def test_is_loopback(host, loopback):
-    assert is_loopback(host) == loopback
+def test_is_loopback():
+    assert all(map(is_loopback, ("127.0.0.1", "::1", "localhost")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::")))
 
 
 def test_owner_is_derived_from_the_key():

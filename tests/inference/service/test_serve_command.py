@@ -1,26 +1,29 @@
 """`interleave serve` as a process: started, killed, started again, stopped."""
 
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 
 import pytest
 
 from assets.core.profile import load_profile
 from inference.calls.call_index import CallIndex
-from tests.inference.service.running_service import HOUSE, OWN_EVENTS, SNOWMAN
+from tests.helpers.command import interleave
+from tests.inference.service.running_service import OWN_EVENTS, SNOWMAN
 from tests.inference.service.serve_command import serving
 
 
-def journaled_calls(home, generation_id):
+def journaled_calls(home, response_id):
     with suppress(FileNotFoundError):
-        return CallIndex.read(home.journal("generations", generation_id)).ledger()
+        journal = home.journal("generations", response_id.removeprefix("resp_"))
+        return CallIndex.read(journal).ledger()
     return []
 
 
 def test_a_retry_continues_after_a_kill(home):
-    """The running request is marked as interrupted; a retry repeats no finished call."""
+    """The running request is marked as interrupted; a retry repeats no finished call.
+
+    SIGTERM stops the second service without an error.
+    """
     request = {
         "input": SNOWMAN,
         "stream": True,
@@ -28,15 +31,14 @@ def test_a_retry_continues_after_a_kill(home):
         "extra_body": {"interleave": {"draw_ahead": False, "seed": 4}},
     }
     with serving(home.root) as (process, client):
-        stream = client.responses.create(**request)
-        for event in stream:
+        for event in client.responses.create(**request):
             if event.type == "response.created":
                 response_id = event.response.id
             if event.type == "interleave.step.settled" and event.step == 2:
                 process.send_signal(signal.SIGKILL)
                 break
         process.wait()
-    before = journaled_calls(home, response_id.removeprefix("resp_"))
+    before = journaled_calls(home, response_id)
     assert before
     with serving(home.root) as (process, client):
         interrupted = client.responses.retrieve(response_id)
@@ -46,32 +48,21 @@ def test_a_retry_continues_after_a_kill(home):
         events = list(client.responses.create(**request))
         assert events[-1].type == "response.completed"
         assert events[0].response.id == response_id
-        after = journaled_calls(home, response_id.removeprefix("resp_"))
+        after = journaled_calls(home, response_id)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and "Traceback" not in errors and "stopped" in errors
     ids = [call.call_id for call in after]
     assert ids[: len(before)] == [call.call_id for call in before]
     assert len({(call.role, call.request_hash) for call in after}) == len(ids)
 
 
-def test_sigterm_stops_it_without_errors(home):
-    with serving(home.root) as (process, client):
-        assert client.responses.create(input=HOUSE).status == "completed"
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 0 and "Traceback" not in errors and "stopped" in errors
-
-
-def test_an_invalid_command_is_one_line_of_error(home):
-    command = [sys.executable, "-m", "dagster_project.cli.app", "serve"]
+def test_an_invalid_command_is_one_line_of_error(home, capsys):
     for options, message in [
         (["--host", "0.0.0.0"], "set INTERLEAVE_SERVICE_KEYS"),
         (["--profile", "nothing"], "no profile 'nothing'"),
     ]:
-        done = subprocess.run(
-            [*command, "--home", home.root, "--port", "0", *options],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = interleave(capsys, "serve", "--home", home.root, "--port", "0", *options)
         assert done.returncode == 1 and message in done.stderr
         assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
 
