@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from warehouse import EncodedImage, Home
 
 SNOWMAN = "Show how to build a snowman in 4 steps"
 HOUSE = "A red house beside a tree"
+TLS = ssl.create_default_context()  # once: to read certificates takes longer than a request
 OWN_EVENTS = {"Interleave-Events": "true"}  # the header that asks for `interleave.*`
 
 
@@ -112,17 +114,19 @@ class RunningService:
     manager: RequestManager
     server: ServiceServer
 
-    def client(self, retries: int = 0, key: str = "none", **more) -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=retries, **more)
+    def client(self, retries: int = 0, key: str = "none") -> openai.OpenAI:
+        http, url = openai.DefaultHttpxClient(verify=TLS), f"{self.url}/v1"
+        return openai.OpenAI(base_url=url, api_key=key, max_retries=retries, http_client=http)
 
-    def async_client(self, retries: int = 0, key: str = "none") -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=retries)
+    def async_client(self) -> openai.AsyncOpenAI:
+        http, url = openai.DefaultAsyncHttpxClient(verify=TLS), f"{self.url}/v1"
+        return openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, http_client=http)
 
     def get(self, path: str, **more) -> httpx.Response:
-        return httpx.get(self.url + path, timeout=60, **more)
+        return httpx.get(self.url + path, timeout=60, verify=TLS, **more)
 
     def post(self, path: str, **more) -> httpx.Response:
-        return httpx.post(self.url + path, timeout=60, **more)
+        return httpx.post(self.url + path, timeout=60, verify=TLS, **more)
 
     def metrics(self) -> dict[str, float]:
         lines = self.get("/metrics").text.splitlines()
