@@ -24,7 +24,7 @@ _HASH_TYPE = "S16"  # bytes of a hash, without zeros at its end
 
 
 @dataclass(frozen=True)
-class Quota:
+class ClassSize:
     """How often the rows of an iteration and a verdict are in a set.
 
     Args:
@@ -55,7 +55,9 @@ def row_hashes(
     }
 
 
-def quotas(parts: Iterable[RowHashes], settings: BalanceSettings) -> dict[VerdictClass, Quota]:
+def class_sizes(
+    parts: Iterable[RowHashes], settings: BalanceSettings
+) -> dict[VerdictClass, ClassSize]:
     """What the hashes of all rows give: see the settings."""
     collected: dict[VerdictClass, list[np.ndarray]] = {}
     for part in parts:
@@ -63,7 +65,7 @@ def quotas(parts: Iterable[RowHashes], settings: BalanceSettings) -> dict[Verdic
             collected.setdefault(verdict_class, []).append(hashes)
     counts = {each: sum(map(len, hashes)) for each, hashes in collected.items()}
     return {
-        each: _quota(hashes, counts[each], counts.get((each[0], not each[1]), 0), settings)
+        each: _class_size(hashes, counts[each], counts.get((each[0], not each[1]), 0), settings)
         for each, hashes in collected.items()
     }
 
@@ -72,33 +74,33 @@ def select_copies(
     connection: duckdb.DuckDBPyConnection,
     source: str,
     target: str,
-    decided: Mapping[VerdictClass, Quota],
+    decided: Mapping[VerdictClass, ClassSize],
     settings: BalanceSettings,
 ) -> None:
-    """Create table `target`: the rows of `source` as often as the quotas say, by `copy_number`."""
+    """Create table `target`: the rows of `source` as often as was decided, by `copy_number`."""
     columns = {
         "iteration": [iteration for iteration, _ in decided],
         "accepted": [accepted for _, accepted in decided],
-        "copies": [quota.copies for quota in decided.values()],
-        "cutoff": [quota.cutoff for quota in decided.values()],
+        "copies": [each.copies for each in decided.values()],
+        "cutoff": [each.cutoff for each in decided.values()],
     }
     kinds = (pa.int64(), pa.bool_(), pa.int64(), pa.string())
     schema = pa.schema(zip(columns, kinds, strict=True))
-    connection.register("quotas", pa.table(columns, schema=schema))
+    connection.register("class_sizes", pa.table(columns, schema=schema))
     hashed = _HASH.format(seed=settings.seed)
     connection.execute(
         f"""
         CREATE TEMP TABLE {target} AS
         SELECT * EXCLUDE (copies, cutoff),
                unnest(range(copies + ({hashed} <= cutoff)::BIGINT)) AS copy_number
-        FROM {source} JOIN quotas USING (iteration, accepted)
+        FROM {source} JOIN class_sizes USING (iteration, accepted)
         """
     )
 
 
-def verdict_counts(decided: Mapping[VerdictClass, Quota]) -> list[dict[str, int]]:
+def verdict_counts(decided: Mapping[VerdictClass, ClassSize]) -> list[dict[str, int]]:
     """Verdicts of every `iteration`: columns `{accepted,rejected}_{before,after}`."""
-    nothing = Quota(0, 0, "")
+    nothing = ClassSize(0, 0, "")
     rows = []
     for iteration in sorted({iteration for iteration, _ in decided}):
         yes, no = (decided.get((iteration, verdict), nothing) for verdict in (True, False))
@@ -108,11 +110,13 @@ def verdict_counts(decided: Mapping[VerdictClass, Quota]) -> list[dict[str, int]
     return rows
 
 
-def _quota(hashes: list[np.ndarray], rows: int, others: int, settings: BalanceSettings) -> Quota:
+def _class_size(
+    hashes: list[np.ndarray], rows: int, others: int, settings: BalanceSettings
+) -> ClassSize:
     wanted = _wanted(rows, others, settings)
     if not (more := wanted % rows):
-        return Quota(rows, wanted, "")
-    return Quota(rows, wanted, _lowest(hashes, more))
+        return ClassSize(rows, wanted, "")
+    return ClassSize(rows, wanted, _lowest(hashes, more))
 
 
 def _wanted(rows: int, others: int, settings: BalanceSettings) -> int:

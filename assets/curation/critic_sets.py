@@ -29,10 +29,10 @@ from warehouse import EncodedImage, Home, Lake
 
 from ..core.duckdb_session import add_text_function, count_reasons
 from .balance import (
-    Quota,
+    ClassSize,
     RowHashes,
     VerdictClass,
-    quotas,
+    class_sizes,
     row_hashes,
     select_copies,
     verdict_counts,
@@ -129,7 +129,7 @@ def _build(home: Home, settings: CurationSettings, rules: _Rules) -> CriticSet:
     groups = curated.groups()
     steps = curated.with_steps(groups, rules.side)
     measures = [*curated.map_lazily(_measure, steps, len(groups), rules)]
-    decided = quotas((each.hashes for each in measures), rules.balance(settings))
+    decided = class_sizes((each.hashes for each in measures), rules.balance(settings))
     canvas = store_canvas(home, settings, (each.first_image for each in measures))
     steps = curated.with_steps(groups, rules.side)
     parts = curated.map_lazily(_rows, steps, len(groups), rules, decided, canvas)
@@ -140,7 +140,7 @@ def _build(home: Home, settings: CurationSettings, rules: _Rules) -> CriticSet:
 
 @dataclass(frozen=True)
 class _Measures:
-    """What quotas and canvas follow from, of some shards."""
+    """What balance and canvas follow from, of some shards."""
 
     dropped: Counter[str]
     hashes: RowHashes
@@ -161,7 +161,7 @@ def _rows(
     lake: Lake,
     settings: CurationSettings,
     rules: _Rules,
-    decided: Mapping[VerdictClass, Quota],
+    decided: Mapping[VerdictClass, ClassSize],
     canvas: str,
     shards: list[str],
     steps: pa.Table,

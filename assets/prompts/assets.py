@@ -1,4 +1,4 @@
-"""The prompt bank: taxonomy, vocabulary and templates of the packs, and prompts made from them.
+"""The prompt bank: taxonomy, vocabulary and templates of the packs, prompts made from them, checks.
 
 With `prompts.expansion` in the profile, terms proposed by a model join the vocabulary; with
 `prompts.requests`, users' requests join the prompts.
@@ -24,13 +24,15 @@ from schemas.prompts import (
 )
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
 
+from ..core.checks import Violations, blocking_checks, find_rows, repeated_rows
 from ..core.foundry import SHARDS, FoundryResource
 from ..core.metadata import model_call_costs
-from ..core.node import Node
+from ..core.node import NODES, Node
 from ..core.progress import progress_of
 from . import bank, file_pack, input_images, metadata, user_requests
 from .expansion import ASSET as EXPANSION_NAME
 from .expansion import add_accepted_terms, expand_packs
+from .file_pack import IMPORTED
 from .pack import Pack, pack_tables, shard_name
 from .pack_loader import load_pack
 from .rounds import recorded_rounds
@@ -255,3 +257,43 @@ def _stored_size(foundry: FoundryResource, pack: Pack, wanted: int) -> int:
         if rows and not (may_be_smaller and rows < wanted):
             return rows
     return wanted
+
+
+# Prompts of files have no templates: each is held out, or not, by itself.
+_HELDOUT_IN_TRAINING = f"""
+    with train as (select * from data where split = 'train')
+    select * from (
+        select pack, 'template' as what, template_id as which from data
+            where split = 'heldout' and template_id <> '{IMPORTED}'
+            and (pack, template_id) in (select pack, template_id from train)
+        union select pack, 'terms', array_to_string(terms, ', ') from data
+            where split = 'heldout' and len(terms) > 1
+            and (pack, list_sort(terms)) in (select pack, list_sort(terms) from train)
+        union select pack, 'subcategory', subcategory from data
+            where split = 'heldout_category'
+            and (pack, subcategory) in (select pack, subcategory from train)
+    )
+"""
+
+
+def _splits_disjoint(foundry: FoundryResource, _shard: str | None) -> Violations:
+    """A held-out template, sub-category or combination of terms must not occur in training."""
+    columns = ["pack", "subcategory", "template_id", "terms", "split"]
+    prompts = foundry.home.lake.read(PROMPTS, columns=columns)
+    return find_rows(_HELDOUT_IN_TRAINING, data=prompts)
+
+
+def _texts_distinct(foundry: FoundryResource, _shard: str | None) -> Violations:
+    columns = ["pack", "text", "input_images", "input_image_texts"]
+    return repeated_rows(foundry.home.lake.read(PROMPTS, columns=columns))
+
+
+pack_checks = [
+    blocking_checks(node)
+    for node in (NODES["taxonomy"], EXPANSION, NODES["vocabulary"], NODES["templates"])
+]
+prompts_checks = blocking_checks(
+    PROMPT_BANK,
+    splits_disjoint=("Nothing held out occurs in training", _splits_disjoint),
+    texts_distinct=("No two prompts of a pack have the same text and pictures", _texts_distinct),
+)

@@ -52,7 +52,7 @@ def prompts(
 
     Name the folder as `pack` in a profile; `docs/imports.md` has an example.
     """
-    from assets.imports.prompt_file import PromptColumns, import_prompts
+    from assets.imports.importer import PromptColumns, import_prompts
     from assets.imports.source import open_source
     from assets.prompts.file_pack import PackInfo
     from warehouse import Home

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.core.checks import unbalanced_verdicts
-from assets.curation.balance import quotas, row_hashes, select_copies, verdict_counts
+from assets.curation.balance import class_sizes, row_hashes, select_copies, verdict_counts
 from assets.curation.settings import BalanceSettings
 
 COUNTS = st.dictionaries(
@@ -32,7 +32,7 @@ def balanced(counts: dict[int, tuple[int, int]], groups: int = 1, **options):
     ]
     chosen = BalanceSettings(**options)
     sources = [source(rows[number::groups]) for number in range(groups)]
-    decided = quotas([row_hashes(each, "source", chosen) for each in sources], chosen)
+    decided = class_sizes([row_hashes(each, "source", chosen) for each in sources], chosen)
     for each in sources:
         select_copies(each, "source", "target", decided, chosen)
     columns = "SELECT trajectory_id, step_number, iteration, accepted, copy_number FROM target"
