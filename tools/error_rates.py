@@ -99,17 +99,22 @@ def _print_table() -> None:
         print(f"| {wording.name} | {wording.prompt} | {' | '.join(shares)} |")
 
 
+def _failures(comparison: Comparison) -> list[int]:
+    """Cells that the prompt is about and that are not as expected."""
+    return [cell for cell in comparison.wrong_cells if cell in comparison.relevant_cells]
+
+
 def _has_wrong_colour(comparison: Comparison) -> bool:
     """An expected kind of thing is in its cell, in another colour."""
     expected, actual = comparison.expected.cells, comparison.actual.cells
-    pairs = [(expected.get(cell), actual.get(cell)) for cell in comparison.failures]
+    pairs = [(expected.get(cell), actual.get(cell)) for cell in _failures(comparison)]
     return any(a and b and a.kind == b.kind for a, b in pairs)
 
 
 def _has_misplaced(comparison: Comparison) -> bool:
     """An expected thing is in another cell."""
     actual = comparison.actual.cells
-    expected = [comparison.expected.cells.get(cell) for cell in comparison.failures]
+    expected = [comparison.expected.cells.get(cell) for cell in _failures(comparison)]
     return any(thing and actual.get(cell) == thing for thing in expected for cell in range(9))
 
 

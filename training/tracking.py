@@ -81,12 +81,17 @@ def require_tracker(tracking: TrackingSettings, python: Path) -> None:
     """Raise FoundryError unless a trainer's environment, of that interpreter, has the tracker."""
     if tracking.kind in ("tensorboard", "none"):
         return
-    check = f"import importlib.util as u; raise SystemExit(u.find_spec('{tracking.kind}') is None)"
-    if subprocess.run([str(python), "-c", check]).returncode:
+    if not has_package(python, tracking.kind):
         raise FoundryError(
             f"training.tracking: {tracking.kind} is not in the trainer's environment: install it "
             f"there (uv pip install --python {python} {tracking.kind}), or choose tensorboard"
         )
+
+
+def has_package(python: Path, name: str) -> bool:
+    """Whether the environment of an interpreter has a package."""
+    check = f"import importlib.util as u; raise SystemExit(u.find_spec('{name}') is None)"
+    return subprocess.run([str(python), "-c", check]).returncode == 0
 
 
 # Tracker -> the variable that names its server.

@@ -51,11 +51,6 @@ class Comparison:
         return tuple(cell for cell in range(9) if expected.get(cell) != actual.get(cell))
 
     @property
-    def failures(self) -> tuple[int, ...]:
-        """Relevant cells that are not as expected."""
-        return tuple(cell for cell in self.wrong_cells if cell in self.relevant_cells)
-
-    @property
     def side_effects(self) -> tuple[int, ...]:
         """Other cells that are not as expected: they should not have changed."""
         return tuple(cell for cell in self.wrong_cells if cell not in self.relevant_cells)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from .object_catalog import read_data
+from .object_catalog import COLUMNS, ROWS, read_data
 from .request_parser import RequestText, english, lexicon, plurals
 from .scene import Direction, Target
 
@@ -26,8 +26,6 @@ _LATE_VERBS = {"comes": "add", "goes": "remove", "should be": "turn", "swap": "s
 _BEFORE_NOUN = ("definite", "indefinite", "every", "several", "number", "colour")
 _NOUNS = ("thing", "background", "it", "everything", "thing word")
 
-_ROWS = {"top": 0, "upper": 0, "bottom": 2, "lower": 2, "middle": 1, "center": 1, "centre": 1}
-_COLUMNS = {"left": 0, "right": 2, "middle": 1, "center": 1, "centre": 1}
 _AREAS: Mapping[str, Area] = {
     "left": frozenset((0, 3, 6)),
     "right": frozenset((2, 5, 8)),
@@ -39,8 +37,8 @@ _AREAS: Mapping[str, Area] = {
 _PLACE = (
     r"(?:(?:at|in|on|to|into|towards?) (?:the |a )?(?:very )?(?:sky|ground|corner)"
     r"|(?:(?:at|in|on|to|into|towards?) )?(?:the )?(?:very )?(?:"
-    rf"(?:{'|'.join(_ROWS)}) (?:{'|'.join(_COLUMNS)})(?: hand)?(?: corner| side)?"
-    rf"|(?:{'|'.join({**_ROWS, **_COLUMNS})})(?: hand)?(?: side)?))\b"
+    rf"(?:{'|'.join(ROWS)}) (?:{'|'.join(COLUMNS)})(?: hand)?(?: corner| side)?"
+    rf"|(?:{'|'.join({**ROWS, **COLUMNS})})(?: hand)?(?: side)?))\b"
     r"(?! of (?!(?:the|this) (?:picture|image|scene|page)))"
 )
 # Asks for what is the case anyway.
@@ -455,8 +453,8 @@ def _area(words: str) -> Area:
     """The cells that `at the upper left corner`, `in the middle` or `at the top` names."""
     names = [name for name in re.findall(r"[a-z]+", words) if name in _AREAS]
     row, *column = names
-    if column and row in _ROWS and column[0] in _COLUMNS:
-        return frozenset((3 * _ROWS[row] + _COLUMNS[column[0]],))
+    if column and row in ROWS and column[0] in COLUMNS:
+        return frozenset((3 * ROWS[row] + COLUMNS[column[0]],))
     return _AREAS[row]
 
 

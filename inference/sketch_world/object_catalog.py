@@ -36,6 +36,9 @@ PLACES: tuple[str, ...] = (
     *("middle left", "center", "middle right"),
     *("bottom left", "bottom center", "bottom right"),
 )
+# Words for rows and columns of the grid.
+ROWS = {"top": 0, "upper": 0, "middle": 1, "center": 1, "centre": 1, "bottom": 2, "lower": 2}
+COLUMNS = {"left": 0, "middle": 1, "center": 1, "centre": 1, "right": 2}
 
 
 def _kind(name: str, default: str, others: list[str] | None = None, plural: str = "") -> ObjectKind:

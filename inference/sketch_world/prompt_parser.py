@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 
-from .object_catalog import BACKGROUNDS, COLOURS, KINDS
+from .object_catalog import BACKGROUNDS, COLOURS, COLUMNS, KINDS, ROWS
 from .scene import (
     ANYWHERE,
     Add,
@@ -33,8 +33,6 @@ _KEEP = object()
 _DIGIT_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _NUMBERS = {word: n for n, word in enumerate(_DIGIT_WORDS, 1)} | {"several": 3, "a few": 3}
 _SIDES = {"left": 3, "right": 5, "top": 1, "bottom": 7, "center": 4, "middle": 4}
-_ROWS = {"top": 0, "upper": 0, "middle": 1, "center": 1, "bottom": 2, "lower": 2}
-_COLUMNS = {"left": 0, "center": 1, "middle": 1, "right": 2}
 _RELATIONS: tuple[tuple[str, Direction], ...] = (
     (r"left", "left of"),
     (r"right (side )?of", "right of"),
@@ -76,8 +74,8 @@ def _parser() -> Lark:
 def _cell(words: str) -> int:
     """The cell that `at the upper left corner` or `in the middle` names."""
     names = re.findall(r"[a-z]+", words.replace("centre", "center"))
-    row, *column = [name for name in names if name in _ROWS or name in _COLUMNS]
-    return 3 * _ROWS[row] + _COLUMNS[column[0]] if column else _SIDES[row]
+    row, *column = [name for name in names if name in ROWS or name in COLUMNS]
+    return 3 * ROWS[row] + COLUMNS[column[0]] if column else _SIDES[row]
 
 
 class _Continuation(NamedTuple):

@@ -7,7 +7,6 @@ checkpoint, and does nothing twice.
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from ..rewards.calls import CALLS, RewardCalls
 from ..rewards.generators import generators_of_rows, images_so_far
 from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
-from ..tracking import require_tracker
+from ..tracking import has_package, require_tracker
 from .recipe import (
     CHECKPOINTS,
     REWARD_ADDRESS,
@@ -215,9 +214,7 @@ class GrpoRun:
 
     def _attention(self) -> Attention:
         """flash_attention_2 where the trainer's environment has it, else sdpa."""
-        check = "import importlib.util as u; raise SystemExit(u.find_spec('flash_attn') is None)"
-        installed = subprocess.run([str(self._python), "-c", check]).returncode == 0
-        return "flash_attention_2" if installed else "sdpa"
+        return "flash_attention_2" if has_package(self._python, "flash_attn") else "sdpa"
 
     def _reward_service(self) -> RewardService:
         home, settings = Home(self._job.root), self._settings.reward
