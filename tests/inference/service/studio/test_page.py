@@ -10,9 +10,9 @@ from PIL import Image
 from playwright.sync_api import FilePayload, Page, expect
 
 from assets.core.profile import load_profile
+from inference.backends.sketch.backend import SketchBackend
 from inference.roles import Verdict
 from inference.service.settings import RequestLimits
-from inference.sketch_world.settings import SketchSettings
 from tests.helpers.browser import open_tab
 from tests.inference.scripted_world import tiny_image
 from tests.inference.service.running_service import (
@@ -368,7 +368,7 @@ def test_long_words_wrap(browser, studio):
 
 def test_tiny_picture_is_not_smoothed(browser, tmp_path):
     home = Home(tmp_path)
-    small = load_profile("sketch").model_copy(update={"sketch": SketchSettings(picture_size=96)})
+    small = load_profile("sketch").model_copy(update={"sketch": SketchBackend(picture_size=96)})
     with (
         running_service(home, small.build(home)) as service,
         open_page(browser, service.url) as page,
