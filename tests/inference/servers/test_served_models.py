@@ -45,51 +45,33 @@ def test_a_name_is_its_newest_version_until_one_is_promoted(registry, home):
     assert model.source == str(registry.folder(NAME, "a")) and model.is_local
     assert model.manifest == manifest("a") and model.context_length == 4096
     assert find_model(NAME, home, "b").name == f"{NAME}@b"
+    assert find_model(str(registry.folder(NAME, "b")), home).name == f"{NAME}@b"
 
 
-def test_a_folder_is_named_by_its_manifest(registry, home):
-    assert find_model(str(registry.folder(NAME, "a")), home).name == f"{NAME}@a"
-
-
-def test_a_foreign_folder_is_named_as_the_folder(tmp_path, home):
+def test_foreign_models_are_named_by_their_folder_or_id(tmp_path, home):
     folder = tmp_path / "some-model"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
     model = find_model(str(folder), home)
     assert (model.name, model.manifest, model.context_length) == ("some-model", None, None)
-
-
-def test_an_id_of_hugging_face_keeps_its_revision(home):
     model = find_model("Qwen/Qwen3-VL-8B-Instruct", home, "main")
     assert (model.name, model.revision) == ("Qwen/Qwen3-VL-8B-Instruct", "main")
     assert not model.is_local
 
 
-@pytest.mark.parametrize("reference", ["critic", "./critic", "/no/folder", "a/b/c", "~/x", "a/"])
-def test_any_other_reference_is_one_line_with_known_names(registry, home, reference):
-    with pytest.raises(
-        CheckpointError, match=f"no checkpoint {reference} .*there are: {NAME}"
-    ) as raised:
-        find_model(reference, home)
-    assert "\n" not in str(raised.value)
-
-
-def test_an_unknown_version_is_one_line(registry, home):
-    with pytest.raises(CheckpointError, match=f"no checkpoint {NAME}@c in .*; there are: {NAME}@a"):
-        find_model(NAME, home, "c")
-
-
-def test_a_folder_has_no_versions(registry, home):
-    with pytest.raises(CheckpointError, match="no versions"):
-        find_model(str(registry.folder(NAME, "a")), home, "a")
-
-
-def test_an_incomplete_checkpoint_says_how_to_make_it_again(registry, home):
+def test_what_is_no_model_is_one_line_that_says_what_there_is(registry, home, tmp_path):
     (registry.folder(NAME, "b") / "config.json").unlink()
-    with pytest.raises(CheckpointError, match=f"{NAME} b.*incomplete.*run --select {NAME}"):
-        find_model(NAME, home)
-
-
-def test_a_folder_without_a_model_is_one_line(tmp_path, home):
-    with pytest.raises(CheckpointError, match=r"no config\.json"):
-        find_model(str(tmp_path), home)
+    unknown = {
+        (reference, None): f"no checkpoint {reference} .*there are: {NAME}"
+        for reference in ("critic", "./critic", "/no/folder", "a/b/c", "~/x", "a/")
+    }
+    cases = unknown | {
+        (NAME, "c"): f"no checkpoint {NAME}@c in .*; there are: {NAME}@a",
+        (str(registry.folder(NAME, "a")), "a"): "no versions",
+        (NAME, None): f"{NAME} b.*incomplete.*run --select {NAME}",
+        (str(tmp_path), None): r"no config\.json",
+    }
+    for (reference, version), message in cases.items():
+        with pytest.raises(CheckpointError, match=message) as raised:
+            find_model(reference, home, version)
+        assert "\n" not in str(raised.value)

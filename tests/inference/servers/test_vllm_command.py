@@ -44,14 +44,11 @@ def flags_of(model, settings):
     return flags
 
 
-def test_gpus_share_the_model_in_half_precision():
+def test_gpus_hold_as_many_copies_as_fit_in_half_precision():
     flags = flags_of(TRAINED, ON_GPUS)
     assert (flags["tensor-parallel-size"], flags["dtype"]) == ("2", "bfloat16")
     assert (flags["host"], flags["port"]) == ("0.0.0.0", "8001")
     assert not {"enforce-eager", "kv-cache-memory-bytes"} & set(flags)
-
-
-def test_gpus_hold_as_many_copies_as_fit():
     flags = flags_of(TRAINED, agent_server(gpus=4, tensor_parallel=2, memory=0.5))
     assert (flags["tensor-parallel-size"], flags["data-parallel-size"]) == ("2", "2")
     assert flags["gpu-memory-utilization"] == "0.45"
@@ -64,18 +61,15 @@ def test_a_cpu_compiles_nothing_and_bounds_memory():
     assert "tensor-parallel-size" not in flags
 
 
-@pytest.mark.parametrize("settings", [ON_CPU, ON_GPUS])
-def test_a_trained_agent_is_prompted_as_in_training(settings):
-    flags = flags_of(TRAINED, settings)
-    assert flags["served-model-name"] == TRAINED.name
-    assert Path(flags["chat-template"]).is_file()
-    assert flags["generation-config"] == "vllm"
-    limits = json.loads(flags["limit-mm-per-prompt"])
-    assert limits == {"image": {"count": 2, "width": 96, "height": 96}, "video": 0}
-
-
-def test_a_planner_may_get_more_images():
-    manifest = CRITIC.model_copy(update={"role": "planner"})
+def test_a_trained_agent_is_prompted_as_in_training():
+    for settings in (ON_CPU, ON_GPUS):
+        flags = flags_of(TRAINED, settings)
+        assert flags["served-model-name"] == TRAINED.name
+        assert Path(flags["chat-template"]).is_file()
+        assert flags["generation-config"] == "vllm"
+        limits = json.loads(flags["limit-mm-per-prompt"])
+        assert limits == {"image": {"count": 2, "width": 96, "height": 96}, "video": 0}
+    manifest = CRITIC.model_copy(update={"role": "planner"})  # which may get more images
     flags = flags_of(ServableAgent("p", "/p", manifest=manifest), ON_CPU)
     assert json.loads(flags["limit-mm-per-prompt"])["image"]["count"] == 64
 
@@ -84,30 +78,28 @@ def test_foreign_models_keep_their_own_defaults():
     flags = flags_of(FOREIGN, ON_GPUS)
     assert not {"chat-template", "generation-config"} & set(flags)
     assert flags["revision"] == "main"
-    assert "HF_HUB_OFFLINE" not in vllm_variables(PYTHON, TRAINED)  # /c/a does not exist
+    assert json.loads(flags["structured-outputs-config"])["disable_any_whitespace"] is True
 
 
-@pytest.mark.parametrize(
-    ("context_length", "max_length", "length"),
-    [(4096, None, "4096"), (262_144, None, "32768"), (None, None, "32768"), (4096, 1000, "1000")],
-)
-def test_the_context_is_limited(context_length, max_length, length):
-    model = ServableAgent("m", "/m", context_length=context_length)
-    assert flags_of(model, agent_server(max_length=max_length))["max-model-len"] == length
-
-
-def test_structured_answers_have_no_white_space():
-    structured = json.loads(flags_of(FOREIGN, ON_CPU)["structured-outputs-config"])
-    assert structured["disable_any_whitespace"] is True
+def test_the_context_is_limited():
+    for context_length, max_length, length in (
+        (4096, None, "4096"),
+        (262_144, None, "32768"),
+        (None, None, "32768"),
+        (4096, 1000, "1000"),
+    ):
+        model = ServableAgent("m", "/m", context_length=context_length)
+        assert flags_of(model, agent_server(max_length=max_length))["max-model-len"] == length
 
 
 def test_extra_flags_come_last():
-    words = vllm_command(PYTHON, FOREIGN, agent_server(flags=["--seed", "7"]), ADDRESS)
-    assert words[-2:] == ["--seed", "7"]
+    settings = agent_server(flags=["--seed", "7"])
+    assert vllm_command(PYTHON, FOREIGN, settings, ADDRESS)[-2:] == ["--seed", "7"]
 
 
 def test_a_local_model_is_not_looked_up_online(tmp_path):
     assert vllm_variables(PYTHON, ServableAgent("m", str(tmp_path)))["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in vllm_variables(PYTHON, TRAINED)  # /c/a does not exist
 
 
 def test_programs_of_vllms_environment_are_found_and_kernels_are_compiled_where_they_can_be(
@@ -153,22 +145,15 @@ def parsed(vllm_python):
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("name", PARSER_CASES)
-def test_vllm_accepts_every_flag(name, parsed):
-    (model, settings), understood = PARSER_CASES[name], parsed[name]
-    assert understood["model_tag"] == model.source
-    assert understood["served_model_name"] == [model.name]
-    assert understood["port"] == ADDRESS.port
-    count = len(settings.gpus)
-    tensor_parallel = settings.tensor_parallel or max(1, count)
-    assert understood["tensor_parallel_size"] == tensor_parallel
-    assert understood["data_parallel_size"] == max(1, count // tensor_parallel)
-    assert understood["structured_outputs_config"]["disable_any_whitespace"] is True
-    assert understood["enforce_eager"] is (count == 0)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_vllm_rejects_unknown_flags(parsed):
-    """So that the test above can fail."""
+def test_vllm_accepts_every_flag_of_ours_and_no_other(parsed):
+    for name, (model, settings) in PARSER_CASES.items():
+        understood, count = parsed[name], len(settings.gpus)
+        assert understood["model_tag"] == model.source
+        assert understood["served_model_name"] == [model.name]
+        assert understood["port"] == ADDRESS.port
+        tensor_parallel = settings.tensor_parallel or max(1, count)
+        assert understood["tensor_parallel_size"] == tensor_parallel
+        assert understood["data_parallel_size"] == max(1, count // tensor_parallel)
+        assert understood["structured_outputs_config"]["disable_any_whitespace"] is True
+        assert understood["enforce_eager"] is (count == 0)
     assert "--dtipe" in parsed["misspelt"]["error"]
