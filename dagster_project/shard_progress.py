@@ -23,7 +23,7 @@ class ShardProgress:
         label = "shards" if nodes[0].sharded else "partitions"
         self._progress = progress_factory()(label) if total > 1 else NullProgress()
         self._started, self._done = datetime.now(UTC), 0
-        self._forecast = WorkForecast([1.0] * total, 1, MIN_SHARDS - 1, interval_seconds=0)
+        self._forecast = WorkForecast([1.0] * total, 1, MIN_SHARDS - 1)
         if total:
             self._forecast.begin(0)
 
@@ -33,7 +33,7 @@ class ShardProgress:
         self._done += 1
         if self._done < self._total:
             self._forecast.begin(self._done)
-        self._progress.update(self._done, self._total, self._forecast.forecast().text)
+        self._progress.update(self._done, self._total, self._forecast.make().text)
 
     def _usage(self, partition: str) -> ItemUsage:
         """What its calls cost, unless an earlier run made some of them."""

@@ -192,10 +192,9 @@ class WorkForecast:
         slots: int,
         at_least: int = MIN_PROMPTS,
         clock: Callable[[], float] = time.monotonic,
-        interval_seconds: float = _INTERVAL_SECONDS,
     ) -> None:
         self._sizes, self._slots, self._clock = sizes, max(min(slots, len(sizes)), 1), clock
-        self._at_least, self._interval = at_least + self._slots, interval_seconds
+        self._at_least = at_least + self._slots
         self._begun = 0
         self._running: dict[object, tuple[float, float]] = {}  # item -> size, when it began
         self._seconds, self._usd = list[Measured](), list[Measured]()
@@ -219,11 +218,13 @@ class WorkForecast:
     def forecast(self) -> Forecast:
         """Made again every two seconds at most: it takes up to 50 ms."""
         now = self._clock()
-        if now - self._made_at >= self._interval:
-            self._forecast, self._made_at = self._make(now), now
+        if now - self._made_at >= _INTERVAL_SECONDS:
+            self._forecast, self._made_at = self.make(), now
         return self._forecast
 
-    def _make(self, now: float) -> Forecast:
+    def make(self) -> Forecast:
+        """The forecast as of now."""
+        now = self._clock()
         running = [Measured(size, now - began) for size, began in self._running.values()]
         waiting, at_least = self._sizes[self._begun :], self._at_least
         to_come = sum(waiting) + sum(item.size for item in running)

@@ -7,7 +7,6 @@ import weakref
 
 import pytest
 
-from inference.backends.checkpoint.model import CheckpointSettings
 from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.generation import agent_resolver
@@ -46,8 +45,8 @@ def both(publish):
 
 
 def make_resolver(home, agents="auto", **named):
-    settings = CheckpointSettings(device="cpu")
-    return AgentResolver(Backends(roles=TEACHERS, checkpoint=settings), home, agents, named)
+    backends = Backends(roles=TEACHERS, checkpoint={"device": "cpu"})
+    return AgentResolver(backends, home, agents, named)
 
 
 async def test_without_promoted_agents_the_profiles_own_are_used(home):

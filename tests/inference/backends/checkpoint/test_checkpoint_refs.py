@@ -47,7 +47,7 @@ def register(home, name, version="1", status="promoted", role="both"):
 
 
 def roles_of(home, **settings):
-    return Backends(roles=TRAINED, checkpoint=CheckpointSettings(**settings)).build(home)
+    return Backends(roles=TRAINED, checkpoint=settings).build(home)
 
 
 def test_promoted_is_the_furthest_trained_promoted_checkpoint(home):
@@ -195,7 +195,7 @@ def test_a_server_knows_a_trained_agent_by_the_name_that_calls_have(
     monkeypatch.setattr(vllm, "ensure_environment", lambda *_: Path("python"))
     folder = register(home, "critic_rl_checkpoint")
     shutil.copy(hub_cache / "config.json", folder)
-    settings = CheckpointSettings(agent_prompts=PROMPTS)
+    settings = {"agent_prompts": PROMPTS}
     servers = {"critic": {"kind": "agents", "trained": "critic", "gpus": []}}
     backends = Backends(roles=TRAINED, checkpoint=settings, servers=servers)
     specs = []
