@@ -1,4 +1,4 @@
-"""What all tests share: a home, a bucket, vLLM, one torch thread, slow files first."""
+"""What all tests share: a home, a bucket, vLLM, one torch thread, the order of files."""
 
 import os
 import shutil
@@ -23,10 +23,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, so that no worker is left with one at the end."""
+    """Files with slow tests come first, so that no worker is left with one at the end: the guides
+    before all others, the longest file, which also trains what other files copy; those last of the
+    slow ones, so that no worker waits for it."""
     marks = {"slow", "long"}
     slow = {item.path for item in items if marks & {m.name for m in item.iter_markers()}}
-    items.sort(key=lambda item: item.path not in slow)
+    copying = {item.path for item in items if "trained_folder" in getattr(item, "fixturenames", ())}
+
+    def rank(item: pytest.Item) -> int:
+        if item.path.name == "test_guides.py":
+            return 0
+        return 1 + (item.path in copying) if item.path in slow else 3
+
+    items.sort(key=rank)
 
 
 @pytest.fixture
