@@ -112,13 +112,9 @@ class LakeSink:
         self._log, self._rotated = RequestLog(home), list[Journal]()
         self.problem: str | None = None
 
-    def accept(self, generation_id: str, content: dict[str, Any]) -> None:
-        """A request is about to wait; after a kill, `recover` gets `content`."""
-        self._log.accept(generation_id, content)
-
-    def begin(self, generation_id: str, content: dict[str, Any]) -> None:
-        """A request is about to run; likewise."""
-        self._log.begin(generation_id, content)
+    def note_unfinished(self, entry: Entry) -> None:
+        """A request is about to wait or to run; after a kill, `recover` gets its entry."""
+        self._log.note_unfinished(entry)
 
     def add(self, rows: Rows, generation_id: str, resumable: bool) -> None:
         """Take the rows of a request, which the next `flush` writes.

@@ -58,11 +58,10 @@ class RequestLog:
         self._unfinished: dict[str, Entry] = {}
         self._current: Journal | None = None
 
-    def accept(self, generation_id: str, content: dict[str, Any]) -> None:
-        self._add_unfinished(Entry("accepted", generation_id, content))
-
-    def begin(self, generation_id: str, content: dict[str, Any]) -> None:
-        self._add_unfinished(Entry("begun", generation_id, content))
+    def note_unfinished(self, entry: Entry) -> None:
+        """A request waits, or runs."""
+        self._append(entry)
+        self._unfinished[entry.generation_id] = entry
 
     def end(self, generation_id: str, partition: str, rows: Rows) -> None:
         self._unfinished.pop(generation_id, None)
@@ -103,10 +102,6 @@ class RequestLog:
                 continue
             found.append((file, [Entry(**record) for record in file.records()]))
         return found
-
-    def _add_unfinished(self, entry: Entry) -> None:
-        self._append(entry)
-        self._unfinished[entry.generation_id] = entry
 
     def _append(self, entry: Entry) -> None:
         if self._current is None:

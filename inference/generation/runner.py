@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 from schemas import BadImageError, FoundryError, StorageError
 from schemas.generations import GENERATIONS, GenerationRow, GenerationStatus
@@ -94,7 +94,7 @@ class GenerationRunner:
             StorageError: the home cannot be written; the request is not accepted.
         """
         started_at = datetime.now(UTC)
-        self._sink.accept(request.generation_id, _log_content(request, started_at))
+        self._sink.note_unfinished(_log_entry("accepted", request, started_at))
         self._waiting[request.generation_id] = started_at
 
     def end_waiting(self, request: GenerationRequest, ending: Ending | None) -> None:
@@ -181,7 +181,7 @@ class GenerationRunner:
         return {GENERATIONS: [row], MODEL_CALLS: calls}
 
     async def _begin(self, request: GenerationRequest, calls: Sequence[ModelCallRow]) -> None:
-        self._sink.begin(request.generation_id, _log_content(request, datetime.now(UTC)))
+        self._sink.note_unfinished(_log_entry("begun", request, datetime.now(UTC)))
         # It no longer waits: if it ends while its earlier rows are being deleted, the next process
         # finds it begun and restores its calls.
         self._waiting.pop(request.generation_id, None)
@@ -297,10 +297,12 @@ class _RowRecorder:
         }
 
 
-def _log_content(request: GenerationRequest, started_at: datetime) -> dict[str, Any]:
+def _log_entry(
+    kind: Literal["accepted", "begun"], request: GenerationRequest, started_at: datetime
+) -> Entry:
     """What the log has of an unfinished request."""
     own = {"resumes": request.resumes, "started_at": started_at.isoformat()}
-    return dump_request(request) | own
+    return Entry(kind, request.generation_id, dump_request(request) | own)
 
 
 def _status_of(ending: Ending) -> tuple[GenerationStatus, str | None]:
