@@ -40,7 +40,6 @@ _PIPELINES = {
     "meituan-longcat/LongCat-Image-Edit": (6.3e9, 8.4e9),
     "black-forest-labs/FLUX.2-klein-9B": (9.1e9, 8.3e9),
 }
-_IMAGE_PIXELS = 1024**2
 _PIXELS_A_TOKEN = 16**2  # of pipelines
 _PROMPT_TOKENS = 512
 _TEXT_TOKENS = {"planner_sft": 3300, "critic_sft": 1500, "critic_rl": 1500}
