@@ -64,7 +64,7 @@ class AgentFactory:
         if problem := oracle_problem(profile, variant):
             raise FoundryError(f"variant {variant.name}: {problem}")
         if variant.provider:
-            return profile.hosted_agent(role, variant.provider[0], home)
+            return profile.of_backend(role, variant.provider[0], home)
         name, _, version = str(getattr(variant, role)).partition("@")
         recipe = checkpoint_recipe(self.foundry, name, variant.training_seed)
         version = version or newest_version(home, recipe)

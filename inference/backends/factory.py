@@ -22,7 +22,7 @@ from warehouse import Home
 
 from ..calls.ensemble import Ensemble, EnsembleSettings
 from ..questions import Respondent
-from ..roles import Generator, Roles
+from ..roles import Roles
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
 from .backend import SECTIONS, BackendSettings, load_sections, players
@@ -158,9 +158,13 @@ class BackendsBase(ConfigModel):
             by_role["scorer"] = Ensemble(scorers, weights)
         return Roles(**by_role)
 
-    def generator(self, backend: GeneratorBackend, home: Home) -> Generator:
-        """Build the generator of a backend, whichever one `roles` names."""
-        return cast(Generator, self._agents(backend, ["generator"], home)["generator"])
+    def of_backend(self, role: Role, backend: str, home: Home) -> Any:
+        """The agent or generator of a backend's section, whichever backend `roles` names.
+
+        Raises:
+            BackendError: the section has none, a key is missing, or a budget but no price of it.
+        """
+        return self._agents(backend, [role], home)[role]
 
     def agent(self, role: AgentRole, reference: str, home: Home) -> Any:
         """A trained agent: at the server that `trained` names for the role, else in this process.
@@ -190,14 +194,6 @@ class BackendsBase(ConfigModel):
         folder = resolve(reference, role, home)
         prompts = self.section(CheckpointBackend).agent_prompts
         return served_agent(role, folder, name, server, home, prompts, answers)
-
-    def hosted_agent(self, role: AgentRole, backend: ChatBackend, home: Home) -> Any:
-        """The planner or critic of a provider's section, whichever backend `roles` names.
-
-        Raises:
-            BackendError: the section has none, a key is missing, or a budget but no price of it.
-        """
-        return self._agents(backend, [role], home)[role]
 
     def trained_server(self, role: Role) -> str | None:
         """Name of the server of trained agents of a role; None: they run in this process."""

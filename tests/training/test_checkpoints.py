@@ -151,15 +151,6 @@ def test_planner_and_critic_are_promoted_at_once(registry, monkeypatch):
     assert len(list(registry.home.journal("promotions", "registry").records())) == 1
 
 
-def test_promotions_of_an_older_home_are_read(registry):
-    with registry.home.journal("promotions", NAME) as journal:
-        at = "2026-01-01T00:00:00+00:00"
-        journal.append({"action": "promote", "version": "a", "at": at, "why": "before"})
-    assert registry.promoted(NAME).version == "a"
-    registry.promote(NAME, "b", "after")
-    assert registry.roll_back(NAME, "bad").version == "a"
-
-
 def test_promoting_the_promoted_version_changes_nothing(registry):
     registry.promote(NAME, "a", "first")
     registry.promote(NAME, "b", "better")

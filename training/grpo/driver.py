@@ -223,7 +223,7 @@ class GrpoRun:
         bindings = self._job.roles.roles.model_copy(update=untrained)
         backends = self._job.roles.model_copy(update={"roles": bindings})
         roles = backends.build(home)
-        named = [backends.generator(name, home) for name in settings.generators]
+        named = [backends.of_backend("generator", name, home) for name in settings.generators]
         drawing = named or [generator for generator, _ in generator_shares(roles)]
         return RewardService(
             generators_of_rows(drawing, self._judged_prompts, settings.seed, home, self._folder),

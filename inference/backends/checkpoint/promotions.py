@@ -33,13 +33,13 @@ class RegistryEvent:
 
 def history(home: Home, name: str) -> list[RegistryEvent]:
     """All decisions about versions of a checkpoint, oldest first."""
-    return _history(home, name, _records(home))
+    return _history(name, _records(home))
 
 
 def versions_in_use(home: Home, names: Iterable[str]) -> dict[str, str]:
     """Promoted versions by name, all of one moment; checkpoints without one are left out."""
     records = _records(home)
-    stacks = {name: promoted_versions(_history(home, name, records)) for name in names}
+    stacks = {name: promoted_versions(_history(name, records)) for name in names}
     return {name: stack[-1] for name, stack in stacks.items() if stack}
 
 
@@ -73,10 +73,9 @@ def _records(home: Home) -> list[Any]:
     return list(home.journal(_JOURNALS, _JOURNAL).records())
 
 
-def _history(home: Home, name: str, records: Iterable[Any]) -> list[RegistryEvent]:
-    older = home.journal(_JOURNALS, name).records()  # from before all shared one journal
+def _history(name: str, records: Iterable[Any]) -> list[RegistryEvent]:
     own = ({**r, "version": r["versions"][name]} for r in records if name in r["versions"])
-    return [_event(content) for content in (*older, *own)]
+    return [_event(content) for content in own]
 
 
 def _event(content: Mapping[str, Any]) -> RegistryEvent:

@@ -19,9 +19,9 @@ SEED = 7
 # Amounts of items by size: their mean and variance are proportional to it.
 AMOUNTS = {
     "gamma": lambda random, sizes: random.gamma(2.0 * sizes),
-    "lognormal": lambda random, sizes: np.array(
-        [random.lognormal(0, 0.8, size).sum() for size in sizes]
-    ),
+    "lognormal": lambda random, sizes: (
+        random.lognormal(0, 0.8, (len(sizes), 8)) * (np.arange(8) < sizes[:, None])
+    ).sum(1),
 }
 
 

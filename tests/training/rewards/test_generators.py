@@ -95,7 +95,7 @@ def test_one_generator_needs_no_choice(home, tmp_path):
 
 def test_a_profiles_backends_have_a_generator_each(home, tmp_path):
     profile = load_profile("gpu")  # whose `roles` name images
-    generators = [profile.generator(name, home) for name in ("sketch", "images")]
+    generators = [profile.of_backend("generator", name, home) for name in ("sketch", "images")]
     of_row = generators_of_rows(generators, ROWS, 0, home, tmp_path)
     assert {of_row(row).backend for row in ROWS} == {"sketch", "images"}
 
