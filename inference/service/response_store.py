@@ -18,12 +18,11 @@ from warehouse.sqlite_file import SqliteFile
 
 from ..events import LazyImage
 from ..generation.requests import GenerationOptions, GenerationRequest
+from .request_parsing import Json
 from .settings import RetentionSettings
 
 FILE = "service/library.sqlite"
 """Where the store is in a home's local folder."""
-
-Json = dict[str, Any]
 
 _COLUMNS = "owner, request, status, events, key, body, resumable"
 _CREATE_TABLE = (

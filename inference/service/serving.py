@@ -167,6 +167,4 @@ def owner_of(request: Request) -> str:
 
 
 def _hash(path: str, body: bytes) -> str:
-    digest = hashlib.sha256(path.encode() + b"\n")
-    digest.update(body)
-    return digest.hexdigest()
+    return hashlib.sha256(path.encode() + b"\n" + body).hexdigest()

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from warehouse import ImageStore
 
 from ...events import LazyImage
-from ..response_store import Json, StoredResponse
+from ..request_parsing import Json
+from ..response_store import StoredResponse
 from ..serving import Order, page_of
 from .protocol import InputImage, InputImageCall, Item, ItemReference, Part, item_param, part_param
 

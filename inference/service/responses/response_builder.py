@@ -21,10 +21,12 @@ from ...events import (
 from ...generation.trajectory_view import AttemptView, StepView, TrajectoryView
 from ...roles import PlanStep, RequestScope, Verdict
 from ..accepted_values import ImageTool
-from ..response_store import Json, StoredResponse
+from ..request_parsing import Json
+from ..response_store import StoredResponse
 
-RESUME_HINT = "; send it again under the same Idempotency-Key to go on"
+_RESUME_HINT = "; send it again under the same Idempotency-Key to go on"
 
+_AGENTS = ("planner", "critic")
 # Status of a generation -> the API's.
 _STATUS = {
     "queued": "queued",
@@ -37,22 +39,28 @@ _STATUS = {
     "failed": "failed",
     "interrupted": "failed",
 }
-_FIELDS = (
-    *("id", "created_at", "error", "incomplete_details", "instructions", "metadata", "model"),
-    *("object", "output", "parallel_tool_calls", "tool_choice", "tools", "background"),
-    *(
-        "completed_at",
-        "max_output_tokens",
-        "previous_response_id",
-        "status",
-        "usage",
-        "store",
-        "interleave",
-    ),
-)
-
-
-_AGENTS = ("planner", "critic")
+_FIELDS = [
+    "id",
+    "created_at",
+    "error",
+    "incomplete_details",
+    "instructions",
+    "metadata",
+    "model",
+    "object",
+    "output",
+    "parallel_tool_calls",
+    "tool_choice",
+    "tools",
+    "background",
+    "completed_at",
+    "max_output_tokens",
+    "previous_response_id",
+    "status",
+    "usage",
+    "store",
+    "interleave",
+]
 
 
 @dataclass
@@ -153,7 +161,7 @@ class ResponseBuilder:
             case RunStarted(versions=versions):
                 self._versions, self.status = versions, "in_progress"
             case RunTerminated(status=status, reason=reason, resumable=resumable):
-                self.status, self.error = status, reason + (RESUME_HINT if resumable else "")
+                self.status, self.error = status, reason + (_RESUME_HINT if resumable else "")
             case PlanReady(call=call) | ImageGenerated(call=call) | AttemptJudged(call=call):
                 self.usage.calls.append(call)
             case TrajectoryFinished(status=status, wasted_draws=wasted_draws):
@@ -234,11 +242,9 @@ class ResponseBuilder:
 
     @property
     def _completed_at(self) -> float | None:
-        """When its last model call ended; None: it has not, or an older home did not store it."""
-        if _STATUS[self.status] != "completed":
-            return None
-        ended_at = float(int(self.usage.last_call_ended_at))
-        return ended_at if ended_at >= int(self.stored.fields["created_at"]) else None
+        """When its last model call ended."""
+        completed = _STATUS[self.status] == "completed"
+        return float(int(self.usage.last_call_ended_at)) if completed else None
 
     def _ends_with_text(self, step: StepView) -> bool:
         plan = self.state.plan

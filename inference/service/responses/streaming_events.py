@@ -23,7 +23,8 @@ from ...events import (
     StepStarted,
 )
 from ...generation.trajectory_view import StepView
-from ..response_store import Json, StoredResponse
+from ..request_parsing import Json
+from ..response_store import StoredResponse
 from .response_builder import ResponseBuilder, draw_fields, text_part, verdict_fields
 
 EventsHeader = Annotated[
