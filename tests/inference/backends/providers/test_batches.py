@@ -23,7 +23,7 @@ LOOP = LoopSettings(t_max=2)
 @pytest.fixture(scope="module")
 def prompts():
     rows = generate_bank(load_pack("sketchbook"), BankSettings(), 20)
-    return [row for row in rows if not row.input_images][:12]
+    return [row for row in rows if not row.input_images][:6]
 
 
 def build_roles(server, backend, home, **profile):
