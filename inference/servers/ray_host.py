@@ -22,7 +22,7 @@ from warehouse import heartbeat_lock
 from warehouse.home import lease_seconds
 
 from ..roles import BackendError
-from .hosts import SUPERVISOR, Locks
+from . import hosts
 from .ray_jobs import GPUS_KEY, job_client, reachable_host, waited_in_vain
 from .settings import ServerSpec
 
@@ -46,7 +46,7 @@ class RayHost:
 
     folder: Path
     spec: ServerSpec
-    locks: ClassVar[Locks] = heartbeat_lock
+    locks: ClassVar[hosts.Locks] = heartbeat_lock
     _looked_at: float = field(default=0.0, init=False)
 
     @property
@@ -87,7 +87,7 @@ class RayHost:
             self._client.delete_job(self.name)
         with suppress(RuntimeError, OSError):  # there is one, or Ray does not answer now
             self._client.submit_job(
-                entrypoint=shlex.join([sys.executable, "-m", SUPERVISOR, str(self.folder)]),
+                entrypoint=shlex.join([sys.executable, "-m", hosts.SUPERVISOR, str(self.folder)]),
                 submission_id=self.name,
                 entrypoint_num_gpus=gpus or None,
                 runtime_env={"env_vars": variables},
