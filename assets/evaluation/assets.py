@@ -176,7 +176,7 @@ def evaluation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
     row_counts = comparison.row_counts | {REPORTED_RECIPES.name: reported}
     accept_at_least = foundry.settings.curation.critic.verdicts.accept_at_least
     labels = shard_labels(foundry.home, None, accept_at_least)
-    metadata = comparison_metadata(foundry, comparison, comparison.rows)
+    metadata = comparison_metadata(foundry, comparison)
     metadata |= evaluation_metadata(comparison.rows, labels)
     return EVALUATION.describe(context, foundry, row_counts, metadata)
 
@@ -205,7 +205,7 @@ def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
         "relations": table_metadata(relations_table(summary)),
         "agents": table_metadata(agents_table(summary)),
         "plot": image_metadata(beside_paper_plot(summary), "The ablation and the paper's"),
-        **comparison_metadata(foundry, comparison, comparison.rows),
+        **comparison_metadata(foundry, comparison),
     }
     return ABLATION.describe(context, foundry, comparison.row_counts, metadata)
 

@@ -104,13 +104,11 @@ async def _evaluate(
 
 def joined(comparisons: Sequence[VariantComparison]) -> VariantComparison:
     """Comparisons on the same benchmarks, such as of several training seeds, as one."""
-    first = comparisons[0]
-    whole = VariantComparison(first.benchmarks, [])
-    for each in comparisons:
+    whole, *others = comparisons
+    for each in others:
         whole.variants.extend(each.variants)
         whole.rows.extend(each.rows)
         whole.calls.update(each.calls)
-    whole.finals.update(first.finals)
     return whole
 
 
@@ -125,13 +123,13 @@ def store_comparison(foundry: FoundryResource, comparison: VariantComparison) ->
 
 
 def comparison_metadata(
-    foundry: FoundryResource, comparison: VariantComparison, rows: Sequence[EvaluationRow]
+    foundry: FoundryResource, comparison: VariantComparison
 ) -> dict[str, dg.MetadataValue]:
     grader = dg.MetadataValue.text(describe_grader(foundry))
     metadata: dict[str, dg.MetadataValue] = {"grader": grader}
     for benchmark in comparison.benchmarks:
         name = benchmark.name
-        summary = Summary.of(rows, name, foundry.settings.evaluation)
+        summary = Summary.of(comparison.rows, name, foundry.settings.evaluation)
         if summary.variants:
             metadata[f"{name}/means"] = table_metadata(means_table(summary))
             metadata[f"{name}/differences"] = table_metadata(differences_table(summary))

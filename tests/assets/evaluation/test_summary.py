@@ -70,15 +70,14 @@ def test_intervals_cover_the_true_mean_as_often_as_their_confidence_says():
     assert 0.90 <= covered <= 0.98
 
 
-def test_more_confidence_is_a_wider_interval():
+def test_more_confidence_is_a_wider_interval_and_that_of_equal_values_a_point():
     values = list(range(20))
     narrow, wide = mean_interval(values, confidence=0.8), mean_interval(values, confidence=0.99)
     assert wide.low < narrow.low < narrow.high < wide.high
-
-
-def test_the_interval_of_equal_values_is_a_point():
-    interval = mean_interval([1.0] * 5)
-    assert (interval.low, interval.high, interval.count) == (1.0, 1.0, 5)
+    point = mean_interval([1.0] * 5)
+    assert (point.low, point.high, point.count) == (1.0, 1.0, 5)
+    with pytest.raises(ValueError, match="no values"):
+        mean_interval([])
 
 
 def test_values_of_a_request_are_resampled_together():
@@ -154,17 +153,9 @@ def test_the_spread_is_that_of_the_means_of_training_seeds():
     assert summary(full_rl=50).mean("full_rl", "final_success").spread is None
 
 
-def test_no_values_are_an_error():
-    with pytest.raises(ValueError, match="no values"):
-        mean_interval([])
-
-
-def test_variants_come_in_the_order_of_the_table():
+def test_variants_come_in_the_order_of_the_table_and_rows_of_other_benchmarks_do_not_count():
     found = summary(promoted=1, t_max_1=2, full_rl=3, generator_only=0)
     assert found.variants == ["generator_only", "full_rl", "t_max_1", "promoted"]
-
-
-def test_rows_of_other_benchmarks_do_not_count():
     other = [row.model_copy(update={"benchmark": "other"}) for row in rows("full_rl", 0)]
     found = Summary.of([*other, *rows("full_rl", 80)], BENCHMARK, EvaluationSettings())
     assert found.mean("full_rl", "final_success").mean == pytest.approx(0.8)
