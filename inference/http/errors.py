@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError, model_validator
@@ -24,7 +24,7 @@ _MAX_LENGTH = 500  # of what a client sent, in a message
 _UNKNOWN = "unknown_field"
 
 MAX_TEXT_LENGTH = 200_000
-"""Characters of a text in a request, unless its field says otherwise."""
+"""Characters of a text in a request."""
 
 UNSUPPORTED, BAD_BASE64, TOO_LONG = (
     "unsupported_value",
@@ -34,9 +34,7 @@ UNSUPPORTED, BAD_BASE64, TOO_LONG = (
 """Types of validation errors that are the codes of their API errors as well."""
 
 
-class RequestModel(
-    BaseModel, extra="forbid", frozen=True, strict=True, str_max_length=MAX_TEXT_LENGTH
-):
+class RequestModel(BaseModel, extra="forbid", frozen=True, strict=True):
     """The form of a request, or of a part of one; unknown fields are an error.
 
     Their names are checked first: pydantic would build an error for each of a million.
@@ -52,6 +50,14 @@ class RequestModel(
                     hint = {"name": _shorten(str(name)), "known": ", ".join(known)}
                     raise PydanticCustomError(_UNKNOWN, "unknown field {name}", hint)
         return content
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        texts = (value for value in vars(self).values() if isinstance(value, str))
+        if any(len(text) > MAX_TEXT_LENGTH for text in texts):
+            message = f"a text has more than {MAX_TEXT_LENGTH} characters"
+            raise PydanticCustomError(TOO_LONG, "{problem}", {"problem": message})
+        return self
 
 
 @dataclass(eq=False)

@@ -106,9 +106,7 @@ ImageURL = Annotated[
 ]
 
 
-class RequestPart(
-    BaseModel, extra="ignore", frozen=True, strict=True, str_max_length=MAX_TEXT_LENGTH
-):
+class RequestPart(BaseModel, extra="ignore", frozen=True, strict=True):
     """A part of a request's content; unknown fields are ignored."""
 
 
