@@ -21,6 +21,7 @@ from ..calls.worker_pool import gather_or_cancel
 from ..http.admission import AdmissionQueue
 from ..http.errors import CLIENT_CLOSED, APIError, bad_request, internal_error, unavailable
 from ..http.server import MetricsRegistry, run_while_connected
+from . import reference
 from .models import DrawnImage, DrawRejected, ServableImageModel
 from .ray_replicas import Readiness, ReplicaLostError, ReplicaPool
 from .requests import ImageJob, ImageRequestReader, check_model
@@ -30,6 +31,8 @@ from .settings import ImagesServerSettings
 _HEALTH_CHECK_SECONDS = 1.0
 
 _Read = Callable[[Request], Awaitable[ImageJob]]
+_Handle = Callable[[Request], Awaitable[Response]]
+_ToResponse = Callable[[APIError], Response]
 
 _log = logging.getLogger(__name__)
 
@@ -89,9 +92,9 @@ class ImageHandlers:
         self._readiness = Readiness(0, replicas.wanted, "replicas are being started")
         # Ray Serve's limit counts only images that have no replica yet, so it rejects parts of a
         # burst that would fit; and a request for several images must be admitted as one.
-        self._queue = AdmissionQueue(
-            replicas.wanted * settings.batch, settings.queue, unit="images"
-        )
+        self._running = replicas.wanted * settings.batch
+        self._queue = AdmissionQueue(self._running, settings.queue, unit="images")
+        self._workers: dict[str, int] = {}  # replica -> its number
         self._metrics = ImagesServerMetrics()
         self._links = LinkedImages()
 
@@ -123,8 +126,11 @@ class ImageHandlers:
         """Add the images API, and the endpoints for operators, to an application."""
         reader = ImageRequestReader(self._model, self._limits)
         for name, read in (("generations", reader.read_generation), ("edits", reader.read_edit)):
-            respond = partial(self._respond, name, read)
+            respond = partial(self._respond, name, partial(self._generate, read), APIError.response)
             app.add_api_route(f"/v1/images/{name}", respond, methods=["POST"])
+        edit = partial(self._respond, "edit", partial(self._edit, reader), reference.error_response)
+        app.add_api_route("/edit", edit, methods=["POST"])
+        app.add_api_route("/status", self.status)
         app.add_api_route(f"{LINKS}{{name}}", self.linked_image)
         app.add_api_route("/v1/models", self.list_models)
         app.add_api_route("/v1/models/{name}", self.retrieve_model)
@@ -150,8 +156,11 @@ class ImageHandlers:
         mime, content = self._links.get(name)
         return Response(content, media_type=mime, headers={"X-Content-Type-Options": "nosniff"})
 
-    async def health(self) -> dict[str, str]:
-        return {"status": "Healthy"}
+    async def health(self) -> dict[str, Any]:
+        return reference.health(self._readiness)
+
+    async def status(self) -> dict[str, Any]:
+        return reference.status(self._readiness, self._queue.admitted, self._running)
 
     async def ready(self) -> dict[str, Any]:
         state = self._check_ready()
@@ -167,20 +176,30 @@ class ImageHandlers:
             raise unavailable(str(state), "not_ready")
         return state
 
-    async def _respond(self, endpoint: str, read: _Read, request: Request) -> Response:
-        response: Response
+    async def _respond(
+        self, endpoint: str, handle: _Handle, to_response: _ToResponse, request: Request
+    ) -> Response:
         try:
-            response = await self._generate(read, request)
+            response = await handle(request)
         except APIError as error:
-            response = error.response()
+            response = to_response(error)
         except ClientDisconnect:
             response = Response(status_code=CLIENT_CLOSED)
         except Exception:
             _log.exception("a request for images failed")
-            response = internal_error().response()
+            response = to_response(internal_error())
         if not isinstance(response, StreamingResponse):  # which counts itself at its end
             self._metrics.requests.labels(endpoint, str(response.status_code)).inc()
         return response
+
+    async def _edit(self, reader: ImageRequestReader, request: Request) -> Response:
+        start = time.time()
+        edit, job = await reader.read_reference(request)
+        self._check_ready()
+        [image] = await self._draw_admitted(request, job.specs)
+        worker = self._workers.setdefault(image.replica, len(self._workers))
+        body = reference.edit_response(edit, image, job.specs[0].seed, worker, start)
+        return Response(orjson.dumps(body), media_type="application/json")
 
     async def _generate(self, read: _Read, request: Request) -> Response:
         job = await read(request)

@@ -17,6 +17,7 @@ from ..backends.diffusers.registry import SamplingParams
 from ..http.body_reader import BodyReader, check_image
 from ..http.errors import RequestModel, bad_request, not_found, validate
 from .models import ServableImageModel, to_white_mask
+from .reference import EditRequest
 from .settings import ImageLimits
 
 _MAX_IMAGES = 16
@@ -128,6 +129,16 @@ class ImageRequestReader:
         image_request = validate(fields, ImageRequest)
         specs = self._specs(image_request, tuple(images), mask)
         return ImageJob(image_request, specs, is_edit=True)
+
+    async def read_reference(self, request: Request) -> tuple[EditRequest, ImageJob]:
+        """A request of the reference's service; the model draws with its own settings."""
+        edit, _ = await self._bodies.read_json(request, EditRequest)
+        images = []
+        if image := await asyncio.to_thread(edit.decoded_image):
+            check_image(image.data, "image", self._limits.pixels, decode=False)
+            images.append(image)
+        asked = validate({"prompt": edit.prompt, "seed": edit.seed}, ImageRequest)
+        return edit, ImageJob(asked, self._specs(asked, tuple(images)), is_edit=bool(images))
 
     async def _mask(self, image: EncodedImage) -> EncodedImage:
         try:

@@ -1,7 +1,10 @@
 """The images API without Ray: responses, and errors in OpenAI's shape."""
 
 import asyncio
+import base64
 import io
+import json
+import socket
 import threading
 
 import httpx
@@ -205,6 +208,113 @@ def test_only_health_needs_no_key():
         assert server.get("/health").status_code == 200
         assert server.get("/metrics").status_code == 401
         assert "sesame" not in server.get("/v1/models").text
+
+
+def reward_request(prompt, image=None):
+    """As the reference's reward client sends it, with its misspelt and its unknown parameters."""
+    return {
+        "image": None if image is None else base64.b64encode(image.data).decode(),
+        "prompt": prompt,
+        "num_inference_step": 4,
+        "text_guidance_scale": 5.0,
+        "image_guidance_scale": 1.5,
+        "guidance_scale": 1.0,
+        "width": 1024,
+        "height": 1024,
+        "enhance_prompt": False,
+        "seed": 0,
+    }
+
+
+def test_the_references_reward_client_gets_its_images(server):
+    first = sketch(seed=0)
+    for prompt, image, expected in (
+        (MEADOW, None, first),
+        (BIRD, first, sketch(BIRD, (first,), 0)),
+    ):
+        request = reward_request(prompt, image)
+        answer = server.post("/edit", json=request).json()
+        assert answer.pop("processing_time") > 0 and answer.pop("task_id").startswith("edit_task_")
+        assert EncodedImage(base64.b64decode(answer.pop("edited_image"))) == expected
+        assert answer == {
+            "success": True,
+            "original_image": request["image"],
+            "seed": 0,
+            "original_prompt": prompt,
+            "enhanced_prompt": None,
+            "gpu_id": 0,
+            "error": None,
+        }
+    minimal = server.post("/edit", json={"prompt": MEADOW}).json()
+    assert minimal["success"] and minimal["enhanced_prompt"] == MEADOW
+    assert EncodedImage(base64.b64decode(minimal["edited_image"])) == sketch(seed=minimal["seed"])
+
+
+def test_the_references_nginx_forwards_in_http_1_0(server):
+    """With the headers of its set-up, `Host` without a port among them."""
+    host, _, port = server.url.removeprefix("http://").rpartition(":")
+    body = json.dumps(reward_request(MEADOW)).encode()
+    head = (
+        "POST /edit HTTP/1.0\r\nHost: localhost\r\nX-Real-IP: 10.0.0.7\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection((host, int(port)), 60) as connection:
+        connection.sendall(head.encode() + body)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, content = answer.partition(b"\r\n\r\n")
+    assert b" 200 " in head.splitlines()[0] and json.loads(content)["success"]
+
+
+def test_the_references_errors_have_a_detail(server):
+    for change, problem in (
+        ({"prompt": None}, "prompt"),
+        ({"guidance_scale": 8}, "less than or equal to 7.5"),
+        ({"num_inference_steps": 101}, "less than or equal to 100"),
+        ({"image": "no base64"}, "image is not"),
+        ({"image": base64.b64encode(b"no image").decode()}, "image is not a PNG"),
+        ({"prompt": "x" * 40_000}, "32000"),
+    ):
+        refused = server.post("/edit", json=reward_request(MEADOW) | change)
+        assert refused.status_code == 422
+        assert list(refused.json()) == ["detail"] and problem in refused.json()["detail"]
+
+
+def test_the_references_health_and_status():
+    replica = BlockedReplica()
+    with served(SKETCH, replica, batch=1, queue=3, key="sesame") as server:
+        until(lambda: server.get("/health").json()["gpu_manager_ready"])
+        health = server.get("/health").json()
+        assert health.pop("timestamp") > 1e9
+        assert health == {"status": "Healthy", "gpu_manager_ready": True}
+        assert server.get("/status").status_code == 401
+        address = server.url.replace("http://", "http://any:sesame@")  # as their client is told it
+        threads = [
+            threading.Thread(target=httpx.post, args=(f"{address}/edit",), kwargs={"json": each})
+            for each in (reward_request(MEADOW), reward_request(BIRD))
+        ]
+        for thread in threads:
+            thread.start()
+        until(lambda: replica.started == 2)
+        assert httpx.get(f"{address}/status").json() == {
+            "active_workers": 1,
+            "task_queue_size": 1,
+            "result_queue_size": 0,
+            "pending_tasks": 2,
+            "total_gpus": 1,
+            "system_ready": True,
+        }
+        replica.resume.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_the_references_client_learns_that_nothing_is_drawn():
+    for error, status in ((ReplicaLostError("it is gone"), 503), (KeyError("secret"), 500)):
+        with served(SKETCH, FailingReplica(error)) as server:
+            until(lambda server=server: server.get("/ready").status_code == 200)
+            failed = server.post("/edit", json=reward_request(MEADOW))
+            assert failed.status_code == status and list(failed.json()) == ["detail"]
+            assert "success" not in failed.json() and "secret" not in failed.text
 
 
 def test_full_queue_sends_retry_after():
