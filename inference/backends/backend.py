@@ -82,6 +82,6 @@ def load_sections() -> dict[str, type[BackendSettings]]:
     return SECTIONS
 
 
-def players(role: Role) -> tuple[str, ...]:
+def backends_of(role: Role) -> tuple[str, ...]:
     """Names of the backends that can play a role."""
     return tuple(name for name, section in load_sections().items() if role in section.plays)

@@ -25,7 +25,7 @@ from ..questions import Respondent
 from ..roles import Roles
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
-from .backend import SECTIONS, BackendSettings, load_sections, players
+from .backend import SECTIONS, BackendSettings, backends_of, load_sections
 from .checkpoint.backend import CheckpointBackend
 from .checkpoint.manifest import AgentRole, Answers, resolve
 from .providers.settings import ApiSettings, BudgetSettings, ChatModel, Price, RemoteModel
@@ -38,7 +38,7 @@ def _plays(role: Role, *more: str) -> AfterValidator:
     """Accepts the names of backends that can play a role."""
 
     def check(name: str) -> str:
-        names = (*players(role), *more)
+        names = (*backends_of(role), *more)
         if name not in names:
             raise ValueError(f"no backend {name} plays the {role}; there are: {', '.join(names)}")
         return name
@@ -102,7 +102,7 @@ class BackendsBase(ConfigModel):
                 "roles.scorer is an ensemble: name its members and their weights, such as "
                 "`ensemble: {members: {sketch: 1, openai: 2}}`"
             )
-        scorers = players("scorer")
+        scorers = backends_of("scorer")
         for name in self.ensemble.members if self.ensemble else ():
             if name not in scorers:
                 raise ValueError(f"ensemble.members: no scorer {name}; {', '.join(scorers)}")

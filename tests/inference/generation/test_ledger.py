@@ -21,7 +21,8 @@ from warehouse.sql import query
 
 PRICES = {"m-1": {"input": 1.0, "output": 10.0}, "banana": {"picture": 0.04}}
 BILL = {"text": 0.002, "image": 0.04}  # each answer has 1000 tokens in and 100 out
-LIMITS = Limits(agents=4, generator=4, tries=6, backoff_seconds=0.01, call_timeout_seconds=30)
+# Two images under way: three kills book at most six that were not billed, below 3 % of the bill.
+LIMITS = Limits(agents=4, generator=2, tries=6, backoff_seconds=0.01, call_timeout_seconds=30)
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.inference.generation.test_ledger"])
 
