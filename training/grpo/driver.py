@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 import pyarrow.parquet as pq
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from inference.backends.factory import Backends
 from inference.environments import Hardware, ensure_environment
@@ -64,14 +64,11 @@ _LAST_STEPS = 10  # steps whose drawings must not fail
 class GrpoJob(ConfigModel):
     """Payload of the driver."""
 
-    model_config = ConfigDict(populate_by_name=True)
-
     parent: AbsolutePath = Field(description="Critic that is reinforced, in Hugging Face format")
     data: AbsolutePath = Field(description="Folder of the export for verl")
     settings: GrpoSettings = Field(description="How")
     root: str = Field(description="Folder or URL of the lake, where the images are")
-    # The alias is in the job files and configuration hashes of earlier versions.
-    roles: Backends = Field(alias="players", description="Generator and scorer of the rewards")
+    roles: Backends = Field(description="Generator and scorer of the rewards")
     version: str = Field(description="Version of the checkpoint that is made; names its rollouts")
     conditioning: Conditioning = added_field(
         "last", description="Of a trajectory's images, those that rewards are drawn from"
@@ -80,7 +77,7 @@ class GrpoJob(ConfigModel):
 
 def grpo_job(name: str, folder: Path, job: GrpoJob) -> TrainerJob:
     """A reinforcement in `folder`, which is absolute."""
-    payload = job.model_dump(mode="json", by_alias=True)
+    payload = job.model_dump(mode="json")
     gpus = 0 if job.settings.on_cluster else job.settings.gpus  # verl reserves a cluster's itself
     used = job.settings.gpus * job.settings.nodes
     return TrainerJob(
