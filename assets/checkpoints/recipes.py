@@ -126,23 +126,24 @@ def base_model(foundry: FoundryResource) -> Recipe:
 
 
 def planner_sft(foundry: FoundryResource) -> Recipe:
-    settings, plan = _training(foundry).planner_sft, _round(foundry)
-    if plan:
-        parent = _existing(PLANNER, "planner", plan.planner)
-    else:
-        parent = _start("planner_sft", "planner", settings) or base_model(foundry)
-    data = _lineage_data(foundry, "llamafactory", PLANNER_SFT)
-    return sft(PLANNER, "planner", parent, data, settings)
+    return _supervised(foundry, "planner", PLANNER, PLANNER, PLANNER_SFT)
 
 
 def critic_sft(foundry: FoundryResource) -> Recipe:
-    settings, plan = _training(foundry).critic_sft, _round(foundry)
+    return _supervised(foundry, "critic", SFT_CRITIC, CRITIC, CRITIC_SFT)
+
+
+def _supervised(
+    foundry: FoundryResource, role: Role, name: str, in_use: str, table: Table
+) -> Recipe:
+    """An agent trained on `table`; `in_use`: the checkpoint whose version a round begins with."""
+    section, plan = f"{role}_sft", _round(foundry)
+    settings: SftSettings = getattr(_training(foundry), section)
     if plan:
-        parent = _existing(CRITIC, "critic", plan.critic)
+        parent = _existing(in_use, role, getattr(plan, role))
     else:
-        parent = _start("critic_sft", "critic", settings) or base_model(foundry)
-    data = _lineage_data(foundry, "llamafactory", CRITIC_SFT)
-    return sft(SFT_CRITIC, "critic", parent, data, settings)
+        parent = _start(section, role, settings) or base_model(foundry)
+    return sft(name, role, parent, _lineage_data(foundry, "llamafactory", table), settings)
 
 
 def critic_rl(foundry: FoundryResource) -> Recipe:

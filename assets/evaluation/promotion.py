@@ -2,7 +2,7 @@
 
 What serves is a system of planner and critic, and what was evaluated is what is promoted: the
 newest two together, or one of them with the promoted other. Systems are compared item by item on
-the pack's development items, metric by metric with the best system ever promoted (`systems.py`);
+the pack's development items, metric by metric with the best system ever promoted (`variants.py`);
 the intervals are clustered by request. A system is
 
 - accepted if every difference is shown to be above minus the metric's `training.promotion_margin`

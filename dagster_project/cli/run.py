@@ -4,11 +4,14 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import HomeOption, ProfileOption, enable_interrupts
+
+if TYPE_CHECKING:
+    from assets.core.foundry import FoundryResource
 
 _OBJECTS_A_COLLECTION = 50_000  # newly created ones; Python's default is 700
 
@@ -62,20 +65,28 @@ def run(
         from .run_screen import estimate_in_terminal, run_in_terminal
 
     foundry = FoundryResource(profile=profile, root=home, size=size)
+    names = [name.strip() for name in select.split(",") if name.strip()]
     if estimate:
         estimate_in_terminal(foundry)
         return
     enable_interrupts()
-    names = [name.strip() for name in select.split(",") if name.strip()]
-    if not benchmark:
+    if benchmark:
+        _compare_variants(foundry, benchmark, names, jobs, force)
+    else:
         run_in_terminal(foundry, names, jobs, force)
-        return
-    if "ablation" not in names:
-        raise typer.BadParameter("it is for --select ablation", param_hint="--benchmark")
+
+
+def _compare_variants(
+    foundry: "FoundryResource", benchmark: str, names: list[str], jobs: int, force: bool
+) -> None:
+    """Run the ablation on a benchmark, and print its page."""
     from assets.evaluation.ablation_benchmark import ablation_page
 
     from ..benchmarks import with_ablation_on
+    from .run_screen import run_in_terminal
 
+    if "ablation" not in names:
+        raise typer.BadParameter("it is for --select ablation", param_hint="--benchmark")
     run_in_terminal(with_ablation_on(benchmark, foundry), names, jobs, force)
     typer.echo(ablation_page(foundry.home, benchmark).read_text("utf-8"))
 
