@@ -20,8 +20,7 @@ from inference.backends.images.settings import ImagesGeneratorModel
 from inference.backends.providers.budget import SpendingFile
 from inference.backends.providers.settings import ApiSettings, EndpointSettings, RemoteModel
 from inference.backends.sketch.backend import SketchBackend
-from inference.calls.ensemble import Ensemble
-from inference.calls.scoring import callees
+from inference.calls.scoring import Ensemble, callees
 from inference.environments import gpus as gpus_here
 from inference.generators import GeneratorPair, generator_shares
 from inference.roles import Backend, Generator, Roles, qualified_name

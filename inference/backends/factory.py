@@ -20,7 +20,7 @@ from schemas.trajectories import LOOP_ROLES, Role
 from schemas.yaml_config import ConfigModel, added_field
 from warehouse import Home
 
-from ..calls.ensemble import Ensemble, EnsembleSettings
+from ..calls.scoring import Ensemble, EnsembleSettings
 from ..questions import Respondent
 from ..roles import Roles
 from ..servers.instance import ServerInstance

@@ -40,12 +40,11 @@ from ..roles import (
 )
 from ..settings import Limits
 from .call_index import CallIndex, CallKey, JournaledCall
-from .ensemble import EnsembleScore, score_with
 from .forecast import ItemUsage
 from .hashing import stable_hash
 from .progress import Progress
 from .retry import CallFailedError, CallOutcome, RetryingCaller, summarize_error
-from .scoring import ScoreCall, ScoredAttempt
+from .scoring import EnsembleScore, ScoreCall, ScoredAttempt, score_with
 from .worker_pool import WorkerPool
 
 Item = TypeVar("Item")

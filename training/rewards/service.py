@@ -16,9 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from inference.calls.ensemble import score_with
 from inference.calls.retry import CallOutcome, RetryingCaller, summarize_error
-from inference.calls.scoring import ScoreCall, ScoredAttempt
+from inference.calls.scoring import ScoreCall, ScoredAttempt, score_with
 from inference.generators import drawing_model
 from inference.loop import conditioning_images
 from inference.roles import Backend, Generator, Scorer, UnusableAnswerError, qualified_name

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from inference.backends.factory import Backends
 from inference.calls.ask import CallSite, ModelCalls
-from inference.calls.ensemble import Ensemble
 from inference.calls.retry import CallFailedError
+from inference.calls.scoring import Ensemble
 from inference.roles import BackendError, RetryableError, Score, Scorer, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard, score_shard

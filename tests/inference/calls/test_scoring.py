@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from inference.calls.ask import CallSite, ModelCalls
-from inference.calls.ensemble import Ensemble
 from inference.calls.retry import CallFailedError
-from inference.calls.scoring import TwoCallScorer
+from inference.calls.scoring import Ensemble, TwoCallScorer
 from inference.roles import (
     BackendError,
     QualityGrades,

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from PIL import Image
 
-from inference.calls.ensemble import Ensemble
-from inference.calls.scoring import TwoCallScorer
+from inference.calls.scoring import Ensemble, TwoCallScorer
 from inference.roles import QualityGrades, Score, SemanticsGrades, UnusableAnswerError
 from schemas import FoundryError
 from schemas.training import ROLLOUTS
