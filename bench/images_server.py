@@ -70,7 +70,7 @@ def measure() -> dict[str, float]:
 
 def _tiny(folder: Path) -> ServableImageModel:
     torch_cpu_shim.install()  # before anything imports diffusers
-    from tests.inference.backends.diffusers import tiny
+    from inference.backends.diffusers import tiny
 
     tiny.build("Flux2KleinPipeline", folder / "pipeline")
     registry = folder / "tiny.yaml"

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from inference.backends.factory import Backends
-from inference.backends.openai.adapter import chat_arguments
+from inference.backends.openai.backend import chat_arguments
 from inference.backends.providers.chat import CompletionRequest
 from inference.backends.providers.structured import CompletionResult
 from inference.calls.retry import RetryingCaller

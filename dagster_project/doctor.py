@@ -17,11 +17,11 @@ from assets.core.profile import PostgresSettings, Profile, load_profile
 from assets.core.stage_needs import StageNeeds, disk_needed, needs_text, stage_needs
 from inference.agent_prompts.templates import SUFFIX, version_of
 from inference.backends.backend import Finding
-from inference.backends.checkpoint.backend import CheckpointBackend
+from inference.backends.checkpoint.backend import CheckpointSettings
 from inference.backends.diffusers.backend import check_pipeline
-from inference.backends.health_check import check_endpoint
 from inference.backends.model_files import cached_file, download_command
-from inference.backends.providers.settings import ApiSettings, EndpointSettings, RemoteModel
+from inference.backends.providers.api import ApiSettings
+from inference.backends.providers.settings import EndpointSettings, RemoteModel
 from inference.environments import (
     Purpose,
     driver_cuda,
@@ -176,7 +176,7 @@ def _endpoint(backend: ApiSettings, endpoint: EndpointSettings) -> Iterator[Find
             yield Finding(f"key {endpoint.key}")
         except FoundryError:
             yield Finding(f"key {endpoint.key}", f"put it in: export {endpoint.key}=...")
-    health = check_endpoint(backend, endpoint, key, _TIMEOUT_SECONDS)
+    health = backend.health(endpoint, key, _TIMEOUT_SECONDS)
     title = f"{health.url} answers" if health.is_reachable else health.url
     yield Finding(title, health.problem)
 
@@ -190,7 +190,7 @@ def _backends(profile: Profile, home: Home) -> Iterator[Finding]:
     if servers:
         yield _package("ray", "cluster")
     yield from (check_pipeline(server.pipeline) for server in servers if server.pipeline)
-    for prompt in profile.section(CheckpointBackend).agent_prompts.items():
+    for prompt in profile.section(CheckpointSettings).agent_prompts.items():
         name, file = prompt
         role = name.partition("_")[0]
         if getattr(profile.roles, role) == "checkpoint":

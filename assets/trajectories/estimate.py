@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import NamedTuple
 
-from inference.backends.checkpoint.model import CheckpointSettings
+from inference.backends.checkpoint.backend import CheckpointSettings
 from inference.backends.diffusers.backend import DiffusersBackend
 from inference.backends.diffusers.registry import DiffusersSettings
 from inference.backends.images.settings import ImagesGeneratorModel
+from inference.backends.providers.api import ApiSettings
 from inference.backends.providers.budget import SpendingFile
-from inference.backends.providers.settings import ApiSettings, EndpointSettings, RemoteModel
+from inference.backends.providers.settings import EndpointSettings, RemoteModel
 from inference.backends.sketch.backend import SketchBackend
 from inference.calls.scoring import Ensemble, callees
 from inference.environments import gpus as gpus_here

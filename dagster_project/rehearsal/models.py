@@ -64,8 +64,8 @@ def tiny_generator(folder: Path, model: str, registry: Path | None = None) -> Ti
     torch_cpu_shim.install()  # before diffusers is imported
     from inference.backends.diffusers import tiny
 
-    if kind not in tiny.BUILDERS:
-        known = ", ".join(tiny.BUILDERS)
+    if kind not in tiny.PIPELINES:
+        known = ", ".join(tiny.PIPELINES)
         raise FoundryError(f"no tiny {kind} can be made for {model}; there are: {known}")
     return TinyModel(tiny.build(kind, folder), kind)
 

@@ -11,7 +11,7 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from inference.agent_prompts.templates import SUFFIX
 from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest, PromptName
-from inference.backends.images.backend import ImagesBackend
+from inference.backends.images.backend import ImagesSettings
 
 from .answers import edit_scores
 from .models import HUB_ID, TinyModel, registered_generator, tiny_agent, tiny_generator
@@ -132,7 +132,7 @@ class Rehearsal:
 
     def _dialects(self) -> None:
         """Those that follow from an address, which the rehearsal replaces."""
-        images = self.profile.section(ImagesBackend)
+        images = self.profile.section(ImagesSettings)
         for path, model in images.generators():
             if dialect := model.static_dialect(images.endpoints_of(model)):
                 self._rewriter.section(f"images.{path}")["dialect"] = dialect

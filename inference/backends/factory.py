@@ -4,6 +4,7 @@ A new backend is a folder with a `backend.py` beside this file: see `backend.py`
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import (
@@ -16,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from schemas import FoundryError
 from schemas.trajectories import LOOP_ROLES, Role
 from schemas.yaml_config import ConfigModel, added_field
 from warehouse import Home
@@ -26,9 +28,10 @@ from ..roles import Roles
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
 from .backend import SECTIONS, BackendSettings, backends_of, load_sections
-from .checkpoint.backend import CheckpointBackend
+from .checkpoint.backend import CheckpointSettings
 from .checkpoint.manifest import AgentRole, Answers, resolve
-from .providers.settings import ApiSettings, BudgetSettings, ChatModel, Price, RemoteModel
+from .providers.api import ApiSettings
+from .providers.settings import BudgetSettings, ChatModel, EndpointSettings, Price, RemoteModel
 
 load_sections()
 RespondentRole = Literal["expander", "rubric_writer", "judge", "benchmark_judge"]
@@ -179,25 +182,25 @@ class BackendsBase(ConfigModel):
 
         if self.trained_server(role):
             return self.served_agent(role, reference, home)
-        settings = self.section(CheckpointBackend).model_copy(update={role: reference})
+        settings = self.section(CheckpointSettings).model_copy(update={role: reference})
         return checkpoint_agents([role], settings, home)[role]
 
     def served_agent(
         self, role: AgentRole, reference: str, home: Home, answers: Answers = "usual"
     ) -> Any:
         """`agent` where a server has the role, with answers of any kind."""
-        from .checkpoint.served import served_agent
+        from .checkpoint.agents import served_agent
 
         name = self.trained_server(role)
         assert name is not None
         server = cast(AgentServer, self.servers[name])
         folder = resolve(reference, role, home)
-        prompts = self.section(CheckpointBackend).agent_prompts
+        prompts = self.section(CheckpointSettings).agent_prompts
         return served_agent(role, folder, name, server, home, prompts, answers)
 
     def trained_server(self, role: Role) -> str | None:
         """Name of the server of trained agents of a role; None: they run in this process."""
-        if self.section(CheckpointBackend).in_process:
+        if self.section(CheckpointSettings).in_process:
             return None
         for name, server in self.servers.items():
             if isinstance(server, AgentServer) and server.trained == role:
@@ -243,6 +246,35 @@ class BackendsBase(ConfigModel):
             for backend in backends:
                 bound.setdefault(backend, []).append(role)
         return bound
+
+    def first_failure(self, names: Mapping[str, str], timeout_seconds: float) -> str | None:
+        """Why agents cannot answer now, in one line; None: each has an endpoint that answers.
+
+        Args:
+            names: role -> agent, as `qualified_name` writes it; one in this process always answers.
+        """
+
+        @cache  # roles share endpoints
+        def problem(backend: str, endpoint: EndpointSettings) -> str | None:
+            try:
+                key = endpoint.secret()
+            except FoundryError as error:
+                return str(error)
+            health = self.apis[backend].health(endpoint, key, timeout_seconds)
+            return health.problem and f"{health.url}: {health.problem}"
+
+        for role, name in names.items():
+            backend = name.partition("/")[0]
+            if settings := self.apis.get(backend):
+                first = getattr(settings, role, None)
+                edit = getattr(first, "edit", None)
+                for model in (first, edit) if edit else (first,):
+                    # A server of ours is started by the first call.
+                    endpoints = settings.endpoints_of(model)
+                    problems = [None if one.server else problem(backend, one) for one in endpoints]
+                    if all(problems):
+                        return f"{role}: {problems[0]}"
+        return None
 
     def respondent(
         self, role: RespondentRole, home: Home, backend: ChatBackend, model: ChatModel

@@ -24,6 +24,15 @@ DType = Annotated[
     Field(description="Of the weights; auto: bfloat16 on a GPU, float32 on a CPU"),
 ]
 
+BatchTokens = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="Tokens of a batch at most, prompts and longest answers together: it bounds "
+        "the memory for keys and values (150 kB a token for Qwen3-VL-8B)",
+    ),
+]
+
 
 def weights_revision(model: str, revision: str | None) -> str:
     """The revision, or a hash of a folder's files by name, size and modification time."""

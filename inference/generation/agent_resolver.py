@@ -18,7 +18,6 @@ from warehouse import Home
 from ..backends.checkpoint.agents import CheckpointAgent
 from ..backends.checkpoint.manifest import PROMOTED, AgentRole, newest, promoted
 from ..backends.factory import Backends
-from ..backends.health_check import first_failure
 from ..roles import BackendError, Roles
 from .requests import IN_USE, RequestedAgents
 
@@ -109,7 +108,7 @@ class AgentResolver:
         async with self._check_lock:
             if monotonic() > self._next_check:
                 self._failure = await asyncio.to_thread(
-                    first_failure, self._backends, self._current.names, _HEALTH_CHECK_SECONDS
+                    self._backends.first_failure, self._current.names, _HEALTH_CHECK_SECONDS
                 )
                 self._next_check = monotonic() + _POLL_SECONDS
         if self._failure:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import yaml
 
@@ -22,6 +22,7 @@ from warehouse.file_lock import exclusive_lock
 
 from ..backends.checkpoint.manifest import (
     MANIFEST_FILE,
+    AgentRole,
     CheckpointError,
     Manifest,
     checkpoint_rows,
@@ -29,7 +30,6 @@ from ..backends.checkpoint.manifest import (
     read_manifest,
     usable_folder,
 )
-from ..backends.checkpoint.served import ROLES, has_role, prompting
 from ..environments import ensure_environment, gpus
 from .server_process import RunningServer, ServerCommand, ServerFailedError, run_server
 from .settings import AgentServer
@@ -224,9 +224,9 @@ def _search_path(python: Path) -> str:
 
 def profile_lines(model: ServableAgent, settings: AgentServer, address: Address) -> str:
     """YAML: the section `openai` of a profile, with every role of the model."""
-    manifest, roles = model.manifest, list(ROLES)
+    manifest, roles = model.manifest, list(get_args(AgentRole))
     if manifest:
-        roles = [role for role in roles if has_role(manifest, role)]
+        roles = [role for role in roles if manifest.has_role(role)]
     key = {"key": _KEY_VARIABLE} if os.environ.get(_KEY_VARIABLE) else {}
     endpoint = {"url": address.url, **key, "concurrency": settings.concurrency}
     agents = {  # an endpoint of its own for each, since YAML would refer to a shared one
@@ -234,7 +234,7 @@ def profile_lines(model: ServableAgent, settings: AgentServer, address: Address)
             "model": model.name,
             "endpoints": [dict(endpoint)],
             # for foreign models JSON by our schemas
-            **(prompting(role, manifest) if manifest else {"form": "schema"}),
+            **(manifest.prompting(role) if manifest else {"form": "schema"}),
         }
         for role in roles
     }

@@ -14,9 +14,9 @@ from assets.evaluation.ablation_benchmark import measure_on_benchmark
 from assets.evaluation.agents import AgentFactory
 from assets.evaluation.variants import VARIANTS
 from dagster_project.run import run_lineage
-from inference.backends.checkpoint import served
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from inference.calls.progress import NullProgress
+from inference.servers.instance import ServerInstance
 from schemas import FoundryError
 from schemas.benchmarks import BENCHMARK_RESULTS
 from schemas.training import CHECKPOINTS, EVALUATIONS
@@ -166,7 +166,7 @@ def test_table_5_is_measured_on_ueval_as_it_is_printed(foundry, hosted, capsys):
 
 @pytest.mark.parametrize("name", ["untrained", "full_sft_sampled", "full_rl_sampled", "full_rl"])
 def test_variants_go_through_the_servers_of_a_profile(foundry, monkeypatch, name):
-    monkeypatch.setattr(served.ServerInstance, "of", lambda spec, home: spec)
+    monkeypatch.setattr(ServerInstance, "of", lambda spec, home: spec)
     monkeypatch.setattr(agents, "CheckpointModel", None)  # nothing is loaded in this process
     profile = yaml.safe_load(Path(foundry.profile).read_text())
     profile["servers"] = {

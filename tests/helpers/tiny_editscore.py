@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.editscore.loading import EditScoreSettings, load
-from inference.backends.editscore.scorer import prompt_texts
+from inference.backends.editscore.backend import EditScoreSettings
+from inference.backends.editscore.scorer import load, prompt_texts
 from tests.helpers.tiny_model import build_untrained
 from warehouse import EncodedImage
 

@@ -6,7 +6,6 @@ import pytest
 from pydantic import ValidationError
 
 from inference.backends.factory import Backends
-from inference.backends.health_check import first_failure
 from inference.generators import GeneratorPair
 from inference.images_server.models import SKETCH as SKETCH_MODEL
 from inference.roles import BackendError, max_reference_images
@@ -137,8 +136,8 @@ def test_a_service_answers_with_two_models_behind_our_servers(home):
             roles = backends.build(home)
             with running_service(home, roles) as service:
                 answer = service.client().responses.create(model="interleave", input=request)
-            assert first_failure(backends, roles.names, 5) is None
-        problem = first_failure(backends, roles.names, 5)
+            assert backends.first_failure(roles.names, 5) is None
+        problem = backends.first_failure(roles.names, 5)
         assert problem and second.url in problem
     pair = roles.generator
     assert isinstance(pair, GeneratorPair)

@@ -1,6 +1,9 @@
-"""Planner and critic played by a checkpoint; see `inference/roles.py`."""
+"""Planner and critic played by a checkpoint, in this process or at a server such as vLLM.
 
-from collections.abc import Callable, Sequence
+See `inference/roles.py`; they are prompted as they were trained.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,10 +15,16 @@ from ...agent_prompts.templates import critic_prompt, planner_turn
 from ...calls.call_context import report_usage
 from ...calls.hashing import stable_hash
 from ...roles import Plan, PlanRequest, UnusableAnswerError, Verdict
+from ...servers.instance import ServerInstance
+from ...servers.settings import AgentServer, ServerSpec
+from ..openai.backend import OpenAISettings
+from ..providers.factory import remote_agents
+from ..providers.settings import AgentModel, EndpointSettings
+from .backend import CheckpointSettings
 from .constrained import FORM_TOKENS
 from .encoding import AgentQuery, Decoding
-from .manifest import AgentRole, Answers, CheckpointError, resolve
-from .model import CheckpointModel, CheckpointSettings
+from .manifest import AgentRole, Answers, CheckpointError, PromptName, read_manifest, resolve
+from .model import CheckpointModel
 
 _Answer = TypeVar("_Answer")
 
@@ -124,3 +133,31 @@ def _folder(role: AgentRole, settings: CheckpointSettings, home: Home) -> Path:
             "null; name a checkpoint there, or another backend under `roles`"
         )
     return resolve(reference, role, home)
+
+
+def served_agent(
+    role: AgentRole,
+    folder: Path,
+    name: str,
+    server: AgentServer,
+    home: Home,
+    foreign_prompts: Mapping[PromptName, str],
+    answers: Answers = "usual",
+) -> Any:
+    """The agent of a checkpoint's folder, at a server of the profile, which the first call starts.
+
+    Raises:
+        CheckpointError: there is no such checkpoint, or it was not trained for the role.
+    """
+    manifest = read_manifest(folder, foreign_prompts)
+    manifest.check_role(role)
+    source = str(folder.absolute())
+    spec = ServerSpec(
+        name=name, model=source, root=home.root, settings=server, served_as=manifest.identity
+    )
+    endpoint = EndpointSettings(server=name, concurrency=server.concurrency)
+    fields = manifest.prompting(role, answers)
+    model = AgentModel(model=manifest.identity, endpoints=[endpoint], **fields)
+    servers = {name: ServerInstance.of(spec, home)}
+    agents = remote_agents(OpenAISettings(), {role: model}, {}, None, home, servers, "checkpoint")
+    return agents[role]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
 from pydantic import BaseModel, Field, PositiveInt, ValidationError
@@ -41,6 +41,10 @@ checkpoint has learned; sampled: at the temperature of its generation_config, el
 _NAMES_BY_ROLE: dict[AgentRole, tuple[str, ...]] = {
     "planner": (PLANNER,),
     "critic": (CRITIC, SFT_CRITIC),
+}
+_PROMPTS_BY_ROLE: dict[AgentRole, tuple[PromptName, ...]] = {
+    "planner": ("planner_text", "planner_interleaved"),
+    "critic": ("critic",),
 }
 
 
@@ -84,15 +88,37 @@ class Manifest(BaseModel, frozen=True):
         """`name@version`, as in tables and the call ledger."""
         return f"{self.name}@{self.version}"
 
+    def has_role(self, role: AgentRole) -> bool:
+        """Whether the checkpoint was trained for a role."""
+        has_prompts = set(_PROMPTS_BY_ROLE[role]) <= self.agent_prompts.keys()
+        is_complete = has_prompts and role in self.max_new_tokens
+        return is_complete and self.role in (role, "both", "base")
+
     def check_role(self, role: AgentRole) -> None:
         """Raises `CheckpointError` if the checkpoint was not trained for a role."""
-        prompts = ("critic",) if role == "critic" else ("planner_text", "planner_interleaved")
-        missing = [name for name in prompts if name not in self.agent_prompts]
-        if self.role not in (role, "both", "base") or role not in self.max_new_tokens or missing:
+        if not self.has_role(role):
             raise CheckpointError(
                 f"checkpoint {self.identity} is a {self.role}, not a {role}; "
                 f"name another one in `checkpoint.{role}` of the profile"
             )
+
+    def prompting(self, role: AgentRole, answers: Answers = "usual") -> dict[str, Any]:
+        """Fields of `AgentModel`: the prompts and limits of a role's training, for a server.
+
+        Constrained answers are JSON whose schema the server enforces; sampled ones are at the
+        server's default, which is the temperature of the model's generation_config, else 1.
+        """
+        is_greedy = self.decoding == "greedy" and answers != "sampled"
+        names = [name for name in self.agent_prompts if name in _PROMPTS_BY_ROLE[role]]
+        return {
+            "form": "schema" if answers == "constrained" else "tags",
+            "temperature": 0 if is_greedy else None,
+            "max_tokens": self.max_new_tokens[role],
+            "image_pixels": [self.image_min_pixels, self.image_max_pixels],
+            "many_images_pixels": self.many_images_max_pixels,
+            "repeats_first_prompt": self.repeats_first_prompt,
+            "agent_prompts": {str(name): self.agent_prompts[name] for name in names},
+        }
 
 
 class PixelLimits(NamedTuple):

@@ -1,36 +1,49 @@
-"""The scorer of the `editscore` backend: its two prompts, and their answers as grades."""
+"""The scorer of the `editscore` backend: its two prompts, their answers as grades, its weights."""
 
 import asyncio
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from PIL import Image
 from pydantic import ConfigDict
 
 from warehouse import EncodedImage
+from warehouse.storage import first_line
 
 from ...agent_prompts.templates import IMAGE, escape_tags, render, version_of
 from ...calls.hashing import stable_hash
 from ...roles import BackendError, Score, UnusableAnswerError
 from ..checkpoint.decoding import Sampling
-from ..checkpoint.encoding import AgentQuery
-from ..checkpoint.model import BatchedModel
-from ..model_files import weights_revision
+from ..checkpoint.encoding import AgentQuery, PromptLayout, resize_to_pixels
+from ..checkpoint.model import BatchedModel, LoadedModel, load_encoder, load_weights
+from ..model_files import device_and_dtype, weights_revision
 from ..providers.structured import (
     AnswerFormatError,
     CompletionResult,
     StructuredAnswer,
     parse_answer,
 )
-from .loading import EditScoreSettings, load
+from .backend import EditScoreSettings
 
 SEMANTICS, QUALITY = "semantics", "quality"
 _OWN_PROMPTS = {SEMANTICS: "editscore-semantics", QUALITY: "editscore-quality"}
 _GOAL = "<instruction>"
 _MAX_GRADE = 10
+# Images come before the text; the variant on Qwen2.5-VL was trained with numbered images.
+_LAYOUTS = {
+    "qwen3_vl": PromptLayout(),
+    "qwen2_5_vl": PromptLayout(
+        turn="<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n" + PromptLayout().turn,
+        image="<img{number}>: " + PromptLayout().image,
+    ),
+}
+# The model's own image processor chooses the size; only sizes that it rejects are changed.
+_ANY_SIZE = partial(resize_to_pixels, least=1, most=sys.maxsize)
 
 
 @dataclass(frozen=True)
@@ -226,3 +239,68 @@ def _with_equal_sizes(
     if before.image.size == size:
         return before, after
     return before, EncodedImage.of(after.image.resize(before.image.size, Image.Resampling.BICUBIC))
+
+
+def load(settings: EditScoreSettings, identity: str) -> LoadedModel:
+    """The model that the settings name; a process caches the last one.
+
+    Raises:
+        BackendError: the weights are unavailable, or cannot be loaded.
+    """
+    weights = settings.model_dump(
+        include={"model", "revision", "adapter", "adapter_revision", "device", "dtype"}
+    )
+    return _load(identity, EditScoreSettings(**weights))
+
+
+@lru_cache(maxsize=1)
+def _load(identity: str, settings: EditScoreSettings) -> LoadedModel:
+    device, dtype = device_and_dtype(settings.device, settings.dtype)
+    try:
+        model = _load_model(settings, dtype)
+        layout = _LAYOUTS[model.config.model_type]
+        encoder = load_encoder(settings.model, settings.revision, _ANY_SIZE, layout)
+        return LoadedModel(identity, encoder, model.to(device).eval())
+    except BackendError:
+        raise
+    except Exception as error:  # transformers, peft, safetensors and the hub raise all kinds
+        raise BackendError(
+            f"editscore {identity} cannot be loaded on {device}: {first_line(error)}"
+        ) from error
+
+
+def _load_model(settings: EditScoreSettings, dtype: Any) -> Any:
+    from transformers import AutoConfig
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    source = {"revision": settings.revision}
+    model_type = AutoConfig.from_pretrained(settings.model, **source).model_type
+    if model_type not in _LAYOUTS:
+        raise BackendError(
+            f"editscore.model {settings.model} is a {model_type}; EditScore is for "
+            f"{' and '.join(_LAYOUTS)}"
+        )
+    model = load_weights(settings.model, **source, dtype=dtype, use_safetensors=True)
+    if settings.adapter is None:
+        return model
+    return _merge_adapter(model, settings.adapter, settings.adapter_revision)
+
+
+def _merge_adapter(model: Any, adapter: str, revision: str | None) -> Any:
+    """The model with all of an adapter's weights merged.
+
+    `PeftModel.from_pretrained` only warns about weights that do not match, and the untrained model
+    would give the ratings.
+    """
+    from peft import PeftConfig, PeftModel
+
+    tuned = PeftModel(model, PeftConfig.from_pretrained(adapter, revision=revision))
+    result = tuned.load_adapter(adapter, "default", revision=revision)
+    unmatched = [*result.missing_keys, *result.unexpected_keys]
+    if unmatched:
+        raise BackendError(
+            f"editscore.adapter {adapter} is not for this model: {len(unmatched)} of its weights "
+            f"do not match or are missing, such as {unmatched[0]}"
+        )
+    return tuned.merge_and_unload()

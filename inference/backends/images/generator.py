@@ -12,7 +12,7 @@ from warehouse import EncodedImage
 
 from ...roles import BackendError, UnusableAnswerError
 from ...servers.settings import Server
-from ..openai.adapter import OpenAIAdapter, translate_errors
+from ..openai.backend import OpenAIAdapter, translate_errors
 from ..providers.agents import RemoteGenerator
 from ..providers.chat import ChatTurn, CompletionClient, CompletionRequest
 from ..providers.settings import EndpointSettings

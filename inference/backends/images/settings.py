@@ -1,6 +1,6 @@
-"""Profile settings of the images backend."""
+"""Profile settings of a generator behind an images endpoint."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -10,8 +10,8 @@ from pydantic import Field, JsonValue, model_validator
 from schemas.yaml_config import added_field
 from warehouse import EncodedImage
 
-from ..providers.settings import ApiSettings, EndpointSettings, RemoteGeneratorModel
-from .dialects import DIALECTS, DialectName, drawn_size, is_openai, problem_with
+from ..providers.settings import EndpointSettings, RemoteGeneratorModel
+from .dialects import DIALECTS, DialectName, is_openai, problem_with
 
 # Parameters of a request by our names; `seed` comes with each request.
 _PARAMETERS = (
@@ -113,33 +113,4 @@ class ImagesGeneratorModel(RemoteGeneratorModel):
             raise ValueError("output_compression: set output_format to jpeg or webp as well")
         if self.background == "transparent" and self.output_format == "jpeg":
             raise ValueError("background: jpeg has no transparency; set output_format to png")
-        return self
-
-
-class ImagesSettings(ApiSettings):
-    """Endpoints with OpenAI's images API, which share one generator's calls."""
-
-    endpoints: list[EndpointSettings] = Field(
-        default=[EndpointSettings(url="http://127.0.0.1:8010/v1", concurrency=4)],
-        min_length=1,
-        description="Where calls go; each gets as many as it has free slots",
-    )
-    timeout_seconds: float = Field(300, gt=0, description="Of one request")
-    generator: ImagesGeneratorModel | None = Field(None, description="The generator")
-
-    def generators(self) -> Iterator[tuple[str, ImagesGeneratorModel]]:
-        """The model, or both of a pair, with the key below `images`."""
-        if self.generator:
-            yield "generator", self.generator
-            if self.generator.edit:
-                yield "generator.edit", self.generator.edit
-
-    @model_validator(mode="after")
-    def _dialects_have_what_is_set(self) -> "ImagesSettings":
-        for path, model in self.generators():
-            dialect = model.static_dialect(self.endpoints_of(model))
-            if dialect and (problem := model.problem(dialect)):
-                raise ValueError(f"{path}.{problem}")
-            if dialect == "openai" and model.size:
-                drawn_size(model.model, model.size)
         return self

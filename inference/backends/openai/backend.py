@@ -1,10 +1,211 @@
 """The backend `openai`: OpenAI, or any endpoint with its chat completions API."""
 
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
 from pydantic import Field
 
+from warehouse import EncodedImage
+
+from ...roles import RetryableError, UnusableAnswerError
 from ..backend import RESPONDENTS, register
-from ..providers.settings import EndpointSettings, ProviderSettings
-from .adapter import OpenAIAdapter
+from ..providers.api import ProviderSettings
+from ..providers.batches import find_batch
+from ..providers.chat import BatchResult, CompletionRequest
+from ..providers.errors import (
+    EndpointUnusableError,
+    NoAnswerError,
+    error_from_status,
+    parse_retry_after,
+)
+from ..providers.settings import EndpointSettings
+from ..providers.structured import CompletionResult
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, AsyncOpenAI
+    from openai.types import Batch
+    from openai.types.chat import ChatCompletion
+
+_NO_KEY = "none-needed"  # the client requires one
+_NO_QUOTA = "insufficient_quota"
+_SIDES = {"user": "user", "model": "assistant"}
+_BATCH_URL: Final = "/v1/chat/completions"
+_DONE = {"completed", "expired", "cancelled"}  # the last two may have partial results
+_RETRYABLE_STATUSES = {None, 408, 409, 429, 500, 502, 503, 504}
+
+
+@dataclass(frozen=True)
+class OpenAIAdapter:
+    """Chat completions, at once or in batches; the SDK's own retries are off: ours are counted."""
+
+    timeout_seconds: float
+    max_batch_bytes = 150_000_000
+
+    def connect(self, endpoint: EndpointSettings) -> "AsyncOpenAI":
+        from openai import AsyncOpenAI
+
+        key = endpoint.secret() or _NO_KEY
+        return AsyncOpenAI(
+            base_url=endpoint.url, api_key=key, timeout=self.timeout_seconds, max_retries=0
+        )
+
+    async def close(self, client: "AsyncOpenAI") -> None:
+        await client.close()
+
+    async def complete(self, client: "AsyncOpenAI", request: CompletionRequest) -> CompletionResult:
+        with translate_errors(client):
+            completion = await client.chat.completions.create(**chat_arguments(request))
+        return _parse_completion(completion)
+
+    async def submit(
+        self, client: "AsyncOpenAI", name: str, requests: Mapping[str, CompletionRequest]
+    ) -> str:
+        """Upload a file of requests, and submit it as a batch."""
+        lines = "\n".join(_batch_line(digest, request) for digest, request in requests.items())
+        with translate_errors(client):
+            file = await client.files.create(
+                file=(f"{name}.jsonl", lines.encode()), purpose="batch"
+            )
+            batch = await client.batches.create(
+                input_file_id=file.id,
+                endpoint=_BATCH_URL,
+                completion_window="24h",
+                metadata={"name": name},
+            )
+        return batch.id
+
+    async def find(self, client: "AsyncOpenAI", name: str) -> str | None:
+        with translate_errors(client):
+            batch = await find_batch(
+                client.batches.list(limit=100),
+                lambda batch: (batch.metadata or {}).get("name") == name,
+            )
+        return batch.id if batch else None
+
+    async def results(
+        self, client: "AsyncOpenAI", batch_id: str
+    ) -> Mapping[str, BatchResult] | None:
+        with translate_errors(client):
+            batch = await client.batches.retrieve(batch_id)
+            if batch.status == "failed":
+                raise UnusableAnswerError(f"the batch failed: {_failure_reason(batch)}")
+            if batch.status not in _DONE:
+                return None
+            texts = [
+                (await client.files.content(file)).text
+                for file in (batch.output_file_id, batch.error_file_id)
+                if file
+            ]
+        lines = (json.loads(line) for text in texts for line in text.splitlines() if line)
+        return {line["custom_id"]: _batch_result(line) for line in lines}
+
+
+@contextmanager
+def translate_errors(client: "AsyncOpenAI") -> Iterator[None]:
+    """Around a request: translates the client's errors into those of `inference/roles.py`."""
+    import httpx2
+    from openai import APIConnectionError, APIError, APIStatusError
+
+    try:
+        yield
+    except APIStatusError as error:
+        raise _status_error(error, client.api_key) from None
+    except APIConnectionError as error:
+        never_sent = isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
+        kind = RetryableError if never_sent else NoAnswerError
+        raise kind(f"no connection: {error.__cause__ or error}") from None
+    except APIError as error:  # a response that is not of this API
+        raise NoAnswerError(str(error)) from None
+    except ValueError as error:  # status 200 with malformed JSON
+        raise NoAnswerError(f"unreadable answer: {error}") from None
+
+
+def _status_error(error: "APIStatusError", key: str) -> Exception:
+    """The error of a status; if its message quotes the key, the key is removed."""
+    text = f"{error.status_code}: {error.message}".replace(key, "[key]")
+    if error.code == _NO_QUOTA:
+        return EndpointUnusableError(text)
+    retry_after = parse_retry_after(error.response.headers.get("retry-after"))
+    return error_from_status(error.status_code, text, retry_after)
+
+
+def chat_arguments(request: CompletionRequest) -> dict[str, Any]:
+    """Arguments of the client; `extra_body` has the fields that it does not know."""
+    messages: list[dict[str, Any]] = [
+        {"role": _SIDES[turn.side], "content": list(map(_part, turn.parts))}
+        for turn in request.turns
+    ]
+    if request.system:
+        messages.insert(0, {"role": "system", "content": request.system})
+    arguments: dict[str, Any] = {
+        "model": request.model,
+        "messages": messages,
+        "max_completion_tokens": request.max_tokens,
+        "extra_body": request.options,
+    }
+    if request.temperature is not None:
+        arguments["temperature"] = request.temperature
+    if request.seed is not None:
+        arguments["seed"] = request.seed
+    if request.schema is not None:
+        schema = {"name": "answer", "schema": request.schema, "strict": True}
+        arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return arguments
+
+
+def _part(part: str | EncodedImage) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    return {"type": "image_url", "image_url": {"url": part.data_url}}
+
+
+def _parse_completion(completion: "ChatCompletion") -> CompletionResult:
+    """Raises `NoAnswerError` if the completion has no choices."""
+    if not completion.choices:
+        raise NoAnswerError("an answer without choices")
+    choice, usage = completion.choices[0], completion.usage
+    message, reason = choice.message, choice.finish_reason
+    details = usage.prompt_tokens_details if usage else None
+    return CompletionResult(
+        text=message.content or "",
+        is_complete=reason != "length",
+        refusal="its content filter" if reason == "content_filter" else message.refusal,
+        input_tokens=usage.prompt_tokens if usage else 0,
+        output_tokens=usage.completion_tokens if usage else 0,
+        cached_tokens=(details.cached_tokens or 0) if details else 0,
+    )
+
+
+def _batch_line(digest: str, request: CompletionRequest) -> str:
+    arguments = chat_arguments(request)
+    extra = arguments.pop("extra_body")
+    line = {"custom_id": digest, "method": "POST", "url": _BATCH_URL, "body": arguments | extra}
+    return json.dumps(line)
+
+
+def _failure_reason(batch: "Batch") -> str:
+    errors = batch.errors.data if batch.errors and batch.errors.data else []
+    return "; ".join(error.message or "" for error in errors) or "no reason given"
+
+
+def _batch_result(line: dict[str, Any]) -> BatchResult:
+    """The result or error in a line of an output file."""
+    from openai.types.chat import ChatCompletion
+
+    response = line.get("response") or {}
+    status = response.get("status_code")
+    if status == 200:
+        try:
+            return _parse_completion(ChatCompletion.model_validate(response["body"]))
+        except RetryableError as error:  # of this request, not of the batch
+            return error
+    details = line.get("error") or (response.get("body") or {}).get("error") or {}
+    text = f"{status or ''} {details.get('message', 'no answer')}".strip()
+    error_type = RetryableError if status in _RETRYABLE_STATUSES else UnusableAnswerError
+    return error_type(text)
 
 
 @register

@@ -23,9 +23,10 @@ from warehouse.sqlite_file import SqliteFile
 from ...calls.call_context import pause_timeout
 from ...roles import RetryableError
 from ...servers.instance import ServerInstance
+from .api import ProviderSettings
 from .chat import Adapter, BatchResult, CompletionRequest
 from .endpoints import Endpoints
-from .settings import EndpointSettings, ProviderSettings
+from .settings import EndpointSettings
 from .structured import CompletionResult
 
 _GetId = Callable[[], Awaitable[str]]

@@ -11,18 +11,12 @@ from ...generators import GeneratorPair
 from ...roles import BackendError
 from ...servers.instance import ServerInstance
 from .agents import AGENTS
+from .api import ApiSettings, ProviderSettings
 from .batches import BatchClient, BatchStore
 from .budget import SPENDING_FILE, Budget
 from .chat import CompletionClient
 from .endpoints import Endpoints
-from .settings import (
-    ApiSettings,
-    BudgetSettings,
-    EndpointSettings,
-    Price,
-    ProviderSettings,
-    RemoteModel,
-)
+from .settings import BudgetSettings, EndpointSettings, Price, RemoteModel
 
 _CALL_OVERHEAD_SECONDS = 60
 

@@ -1,25 +1,22 @@
-"""Profile settings of models behind an API: endpoints, prices, budget, providers."""
+"""Profile settings of models behind an API: endpoints, prices, budget, parameters."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, PositiveInt, field_validator, model_validator
 
-from schemas.trajectories import LOOP_ROLES, Role, ScoreCalls
+from schemas.trajectories import ScoreCalls
 from schemas.yaml_config import ConfigModel, added_field
-from warehouse import Home
 
 from ...agent_prompts.templates import prompts_of, version_of
 from ...calls.hashing import stable_hash
 from ...roles import BackendError
-from ..backend import Backends, BackendSettings
 from ..checkpoint.encoding import MANY_IMAGES
 
 ScorePart = Literal["semantics", "quality"]
 
 _MILLION = 1_000_000
-_ENDPOINTS = "Where calls go; each gets as many as it has free slots"
 
 
 class EndpointSettings(ConfigModel):
@@ -276,83 +273,6 @@ class BenchmarkJudgeModel(ChatModel):
         description="null: the model's own. 0: as a benchmark's protocol has it, which is 1 for "
         "CoMM and 0 for the others",
     )
-
-
-class Api(NamedTuple):
-    """How an API lists its models: the provider's own URL, their path, a key's header and what
-    comes before it."""
-
-    url: str
-    models: str
-    header: str
-    prefix: str
-
-
-class ApiSettings(BackendSettings):
-    """A backend behind endpoints, which share the calls of its models.
-
-    Attributes:
-        package: that the adapter needs.
-        served_by: kinds of `servers` that can serve its models.
-    """
-
-    package: ClassVar[str]
-    served_by: ClassVar[tuple[str, ...]] = ()
-    api: ClassVar[Api] = Api("https://api.openai.com/v1", "/models", "Authorization", "Bearer ")
-
-    endpoints: list[EndpointSettings] = Field(min_length=1, description=_ENDPOINTS)
-    timeout_seconds: float = Field(180, gt=0, description="Of one request")
-
-    def endpoints_of(self, model: RemoteModel | None) -> list[EndpointSettings]:
-        """The endpoints of a model: its own, else the provider's."""
-        return (model and model.endpoints) or self.endpoints
-
-    def model_of(self, role: Role) -> RemoteModel | None:
-        return getattr(self, role, None)
-
-    def models(self) -> Iterator[tuple[str, Role, RemoteModel]]:
-        """Key below the section, role and settings of every model that it names."""
-        for role in LOOP_ROLES:
-            if model := self.model_of(role):
-                yield role, role, model
-
-    def build(self, roles: Sequence[Role], backends: Backends, home: Home) -> Mapping[Any, Any]:
-        return backends.remote_agents(self, {role: self.model_of(role) for role in roles}, home)
-
-    def adapter(self) -> Any:
-        """The `Adapter` of its SDK."""
-        raise NotImplementedError
-
-    def agent(
-        self, role: Role, name: str, client: Any, model: Any, servers: Mapping[str, Any]
-    ) -> Any:
-        """An agent of a kind of its own, called `name` in the ledger; None: the role's usual one.
-
-        Args:
-            client: a `CompletionClient`.
-            servers: the profile's (`ServerInstance`), by name.
-        """
-        return None
-
-
-class ProviderSettings(ApiSettings):
-    """A provider: its endpoints, and which of its models play which roles."""
-
-    gather_seconds: float = Field(
-        5, gt=0, description="A batch is submitted when no request has come for so long"
-    )
-    poll_seconds: float = Field(60, gt=0, description="Between two polls of a batch")
-    planner: AgentModel | None = Field(None, description="The planner")
-    critic: AgentModel | None = Field(None, description="The critic")
-    scorer: ScorerModel | None = Field(None, description="The scorer")
-
-    @model_validator(mode="after")
-    def _check_roles(self) -> "ProviderSettings":
-        if self.critic and self.critic.batch:
-            raise ValueError("critic.batch: the loop waits for every verdict; leave it false")
-        if self.scorer and self.scorer.form == "tags":
-            raise ValueError("scorer.form: no trained agent scores in tags; use schema or json")
-        return self
 
 
 class BudgetSettings(ConfigModel):

@@ -9,8 +9,7 @@ from PIL import Image
 from inference.agent_prompts.templates import critic_prompt, planner_turn
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.model import CheckpointModel
-from inference.backends.openai.adapter import chat_arguments
-from inference.backends.openai.backend import OpenAISettings
+from inference.backends.openai.backend import OpenAISettings, chat_arguments
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from inference.backends.providers.structured import CompletionResult
 from inference.roles import PlanRequest

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from inference.agent_prompts.templates import critic_prompt
-from inference.backends.checkpoint import served
 from inference.backends.checkpoint.agents import CheckpointCritic
+from inference.backends.checkpoint.backend import CheckpointSettings
 from inference.backends.checkpoint.decoding import Sampling
 from inference.backends.checkpoint.manifest import (
     MANIFEST_FILE,
@@ -17,11 +17,12 @@ from inference.backends.checkpoint.manifest import (
     read_manifest,
     resolve,
 )
-from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings, _load
+from inference.backends.checkpoint.model import CheckpointModel, _load
 from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.roles import qualified_name
 from inference.servers import supervisor, vllm
+from inference.servers.instance import ServerInstance
 from schemas.training import CHECKPOINTS
 from tests.helpers.checkpoint_rows import checkpoint_row
 from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, BOTH, PROMPTS
@@ -199,7 +200,7 @@ def test_a_server_knows_a_trained_agent_by_the_name_that_calls_have(
     servers = {"critic": {"kind": "agents", "trained": "critic", "gpus": []}}
     backends = Backends(roles=TRAINED, checkpoint=settings, servers=servers)
     specs = []
-    monkeypatch.setattr(served.ServerInstance, "of", lambda spec, home: specs.append(spec))
+    monkeypatch.setattr(ServerInstance, "of", lambda spec, home: specs.append(spec))
     agent = backends.agent("critic", "owner/agent" if is_foreign else "promoted", home)
     command = supervisor.server_command(specs[0], "127.0.0.1", {}).command
     name = command[command.index("--served-model-name") + 1]
@@ -208,8 +209,7 @@ def test_a_server_knows_a_trained_agent_by_the_name_that_calls_have(
     assert ("--chat-template" in command) != is_foreign
     manifest = read_manifest(Path(specs[0].model), PROMPTS)
     usual, sampled, constrained = (
-        served.prompting("critic", manifest, answers)
-        for answers in ("usual", "sampled", "constrained")
+        manifest.prompting("critic", answers) for answers in ("usual", "sampled", "constrained")
     )
     assert usual["repeats_first_prompt"] == is_foreign
     assert (usual["form"], usual["temperature"]) == ("tags", None if is_foreign else 0)

@@ -16,10 +16,10 @@ from PIL import Image
 
 from inference.agent_prompts.formatting import critic_answer
 from inference.backends.checkpoint.agents import checkpoint_agents
+from inference.backends.checkpoint.backend import CheckpointSettings
 from inference.backends.checkpoint.manifest import MANIFEST_FILE
-from inference.backends.checkpoint.model import CheckpointSettings
 from inference.backends.factory import Backends
-from inference.backends.openai.adapter import OpenAIAdapter
+from inference.backends.openai.backend import OpenAIAdapter
 from inference.backends.providers.chat import ChatTurn, CompletionRequest
 from inference.backends.providers.settings import EndpointSettings
 from inference.calls.call_context import Usage, collect_usage

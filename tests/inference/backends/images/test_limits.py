@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from inference.backends.images.backend import ImagesBackend
+from inference.backends.images.backend import ImagesSettings
 from inference.backends.images.limits import find_limits
 from inference.images_server.models import SKETCH
 from inference.loop import check_conditioning
@@ -132,7 +132,7 @@ def test_doctor_shows_limits_and_their_source(tmp_path):
             "  generator: {model: sketch, negative_prompt: fog, edit: {model: gpt-image-2}}\n"
         )
         profile = load_profile(str(path))
-        first, edit = profile.section(ImagesBackend).check(profile, Home(tmp_path))
+        first, edit = profile.section(ImagesSettings).check(profile, Home(tmp_path))
     assert first.what == (
         "images.generator takes one image, no negative prompts (told by its server)"
     )

@@ -1,0 +1,123 @@
+"""What a backend behind endpoints says of itself."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from pydantic import Field, model_validator
+
+from schemas.trajectories import LOOP_ROLES, Role
+from warehouse import Home
+
+from ..backend import Backends, BackendSettings
+from .settings import AgentModel, EndpointSettings, RemoteModel, ScorerModel
+
+_ENDPOINTS = "Where calls go; each gets as many as it has free slots"
+_REJECTED_KEY = (401, 403)
+
+
+class Api(NamedTuple):
+    """How an API lists its models: the provider's own URL, their path, a key's header and what
+    comes before it."""
+
+    url: str
+    models: str
+    header: str
+    prefix: str
+
+
+@dataclass(frozen=True)
+class EndpointHealth:
+    """The result of a check. `problem`: what is wrong and what to do; None: nothing."""
+
+    url: str
+    is_reachable: bool = True
+    problem: str | None = None
+
+
+class ApiSettings(BackendSettings):
+    """A backend behind endpoints, which share the calls of its models.
+
+    Attributes:
+        package: that the adapter needs.
+        served_by: kinds of `servers` that can serve its models.
+    """
+
+    package: ClassVar[str]
+    served_by: ClassVar[tuple[str, ...]] = ()
+    api: ClassVar[Api] = Api("https://api.openai.com/v1", "/models", "Authorization", "Bearer ")
+
+    endpoints: list[EndpointSettings] = Field(min_length=1, description=_ENDPOINTS)
+    timeout_seconds: float = Field(180, gt=0, description="Of one request")
+
+    def endpoints_of(self, model: RemoteModel | None) -> list[EndpointSettings]:
+        """The endpoints of a model: its own, else the provider's."""
+        return (model and model.endpoints) or self.endpoints
+
+    def model_of(self, role: Role) -> RemoteModel | None:
+        return getattr(self, role, None)
+
+    def models(self) -> Iterator[tuple[str, Role, RemoteModel]]:
+        """Key below the section, role and settings of every model that it names."""
+        for role in LOOP_ROLES:
+            if model := self.model_of(role):
+                yield role, role, model
+
+    def build(self, roles: Sequence[Role], backends: Backends, home: Home) -> Mapping[Any, Any]:
+        return backends.remote_agents(self, {role: self.model_of(role) for role in roles}, home)
+
+    def health(
+        self, endpoint: EndpointSettings, key: str | None, timeout_seconds: float
+    ) -> EndpointHealth:
+        """Whether an endpoint lists its models for a key, which costs nothing."""
+        own_url, path, header, prefix = self.api
+        url = f"{(endpoint.url or own_url).rstrip('/')}{path}"
+        request = Request(url, headers={header: f"{prefix}{key}"} if key else {})
+        try:
+            with urlopen(request, timeout=timeout_seconds):
+                return EndpointHealth(url)
+        except HTTPError as error:
+            is_rejected = error.code in _REJECTED_KEY and key is not None
+            problem = f"it rejects the key in {endpoint.key}: {error.code}" if is_rejected else None
+            return EndpointHealth(url, problem=problem)
+        except (URLError, OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            problem = f"no answer ({reason}): start it, or correct `{self.backend}.endpoints`"
+            return EndpointHealth(url, is_reachable=False, problem=problem)
+
+    def adapter(self) -> Any:
+        """The `Adapter` of its SDK."""
+        raise NotImplementedError
+
+    def agent(
+        self, role: Role, name: str, client: Any, model: Any, servers: Mapping[str, Any]
+    ) -> Any:
+        """An agent of a kind of its own, called `name` in the ledger; None: the role's usual one.
+
+        Args:
+            client: a `CompletionClient`.
+            servers: the profile's (`ServerInstance`), by name.
+        """
+        return None
+
+
+class ProviderSettings(ApiSettings):
+    """A provider: its endpoints, and which of its models play which roles."""
+
+    gather_seconds: float = Field(
+        5, gt=0, description="A batch is submitted when no request has come for so long"
+    )
+    poll_seconds: float = Field(60, gt=0, description="Between two polls of a batch")
+    planner: AgentModel | None = Field(None, description="The planner")
+    critic: AgentModel | None = Field(None, description="The critic")
+    scorer: ScorerModel | None = Field(None, description="The scorer")
+
+    @model_validator(mode="after")
+    def _check_roles(self) -> "ProviderSettings":
+        if self.critic and self.critic.batch:
+            raise ValueError("critic.batch: the loop waits for every verdict; leave it false")
+        if self.scorer and self.scorer.form == "tags":
+            raise ValueError("scorer.form: no trained agent scores in tags; use schema or json")
+        return self
