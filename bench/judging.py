@@ -19,19 +19,13 @@ from assets.benchmarks.benchmark import (
     Values,
 )
 from assets.benchmarks.judging import JudgedAnswers, ModelJudge
-from assets.benchmarks.report import Run, write_report
-from assets.benchmarks.results import evaluate_run
+from assets.benchmarks.report import write_report
+from assets.benchmarks.results import Run, evaluate_run
 from assets.benchmarks.settings import BenchmarksSettings
 from inference.calls.progress import NullProgress
 from inference.questions import Question, TextAnswer
 from inference.settings import Limits
-from schemas.benchmarks import (
-    BENCHMARK_ANSWERS,
-    BENCHMARK_RESULTS,
-    BENCHMARK_SCORES,
-    JUDGEMENTS,
-    BenchmarkAnswerRow,
-)
+from schemas.benchmarks import BENCHMARK_ANSWERS, JUDGEMENTS, BenchmarkAnswerRow
 from warehouse import EncodedImage, Home
 
 MEANING = {
@@ -110,12 +104,11 @@ def _report_seconds() -> float:
         rows = _rows(home, benchmark)
         judged = _judge(home, benchmark, rows, seconds=0, slots=256)
         settings = BenchmarksSettings(resamples=100)
-        result = evaluate_run(benchmark, "bench", "bench", rows, judged.rows, settings)
         name = "bench.bench.bench"
+        run = evaluate_run(name, benchmark, "bench", "bench", rows, judged.rows, settings)
         home.lake.write(BENCHMARK_ANSWERS, rows, "bench")
         home.lake.write(JUDGEMENTS, judged.rows, f"{name}.0000")
-        home.lake.write(BENCHMARK_SCORES, result.scores, name)
-        home.lake.write(BENCHMARK_RESULTS, result.results, name)
+        run.write(home)
         start = time.perf_counter()
         write_report(home, [Run.read(home, name)], Path(folder) / "report.html")
         return time.perf_counter() - start

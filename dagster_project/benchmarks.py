@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ import dagster as dg
 from pydantic import ValidationError
 
 from assets.benchmarks.assets import ANSWERS, JUDGEMENT_SET, RESULTS
-from assets.benchmarks.benchmark import AnswerStep, Item
-from assets.benchmarks.runs import BenchmarkRun, BenchmarkRuns
+from assets.benchmarks.benchmark import AnswerStep
+from assets.benchmarks.runs import BenchmarkRuns
 from assets.benchmarks.settings import (
     BenchmarkJudgeSettings,
     BenchmarkRunSettings,
@@ -24,40 +24,48 @@ from inference.backends.providers.settings import BenchmarkJudgeModel
 from schemas import FoundryError
 from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, JUDGEMENTS, BenchmarkResultRow
 from schemas.errors import first_problem
+from schemas.yaml_config import ConfigModel
 from warehouse import EncodedImage
 
 from .run import run_partitioned
 
 
-@dataclass(frozen=True)
-class EvaluateOptions:
-    """What a command changes in a profile's section `benchmarks`; None: as it is there.
+def with_runs(
+    foundry: FoundryResource,
+    names: Sequence[str],
+    judge: str | None = None,
+    answers: Path | None = None,
+    system: str | None = None,
+    **changes: Any,
+) -> FoundryResource:
+    """The lake and profile with exactly the runs of a command.
 
     Args:
-        source: folder or file, or id of a data set on the Hub.
-        judge: `BACKEND/MODEL`.
+        names: of benchmarks; none: those of the profile.
+        judge: `BACKEND/MODEL`; None: the profile's.
         answers: of another system `system`, in the benchmark's official layout.
-    """
-
-    names: Sequence[str]
-    source: str | None = None
-    limit: int | None = None
-    judge: str | None = None
-    answers: Path | None = None
-    system: str | None = None
-    seed: int | None = None
-    difficulty: int | None = None
-
-
-def with_runs(options: EvaluateOptions, foundry: FoundryResource) -> FoundryResource:
-    """The lake and profile with exactly the runs of a command.
+        changes: of `BenchmarkRunSettings`; None: as the profile has it.
 
     Raises:
         FoundryError: options that contradict each other, or the profile cannot be read.
     """
-    if (options.answers is None) != (options.system is None):
+    if (answers is None) != (system is None):
         raise FoundryError("another system's answers need --answers FOLDER and --system NAME")
-    return _with_sections(foundry, benchmarks=_settings(foundry.unsized, options))
+    profile = foundry.unsized
+    given = profile.benchmarks or BenchmarksSettings()
+    if not (names := names or list(given.run)):
+        raise FoundryError(
+            "name a benchmark, such as sketch-interleaved; the profile has none of its own "
+            "(`benchmarks.run`)"
+        )
+    known = {name: value for name, value in changes.items() if value is not None}
+    if answers and system:
+        folder = str(answers.expanduser().absolute())
+        known |= {"generate": False, "imported": {system: folder}}
+    own = {name: given.run.get(name, BenchmarkRunSettings()) for name in names}
+    runs = {name: settings.model_copy(update=known) for name, settings in own.items()}
+    update = {"run": runs, "judge": judge_settings(profile, judge)}
+    return _with_sections(foundry, benchmarks=given.model_copy(update=update))
 
 
 def with_ablation_on(benchmark: str, foundry: FoundryResource) -> FoundryResource:
@@ -68,20 +76,41 @@ def with_ablation_on(benchmark: str, foundry: FoundryResource) -> FoundryResourc
     """
     evaluation = foundry.unsized.evaluation
     ablation = evaluation.ablation.model_copy(update={"benchmark": benchmark})
-    changed = _with_sections(
-        foundry,
-        benchmarks=_settings(foundry.unsized, EvaluateOptions([benchmark])),
-        evaluation=evaluation.model_copy(update={"ablation": ablation}),
-    )
+    evaluation = evaluation.model_copy(update={"ablation": ablation})
+    changed = _with_sections(with_runs(foundry, [benchmark]), evaluation=evaluation)
     BenchmarkRuns.of(changed.without_keys()).run_of(benchmark, "")
     return changed
 
 
-def _with_sections(foundry: FoundryResource, **sections: Any) -> FoundryResource:
-    values = {name: section.model_dump(mode="json") for name, section in sections.items()}
+def _with_sections(foundry: FoundryResource, **sections: ConfigModel) -> FoundryResource:
+    values = json.loads(foundry.sections) if foundry.sections else {}
+    values |= {name: section.model_dump(mode="json") for name, section in sections.items()}
     return FoundryResource(
         profile=foundry.profile, root=foundry.root, size=foundry.size, sections=json.dumps(values)
     )
+
+
+def judge_settings(profile: Profile, named: str | None) -> BenchmarkJudgeSettings | None:
+    """The named judge (`BACKEND/MODEL`), else the profile's, else its judge by rubrics.
+
+    Raises:
+        FoundryError: the name is not of that form.
+    """
+    if named is not None:
+        backend, _, model = named.partition("/")
+        try:
+            return BenchmarkJudgeSettings.model_validate(
+                {"backend": backend, "model": {"model": model}}
+            )
+        except ValidationError as error:
+            hint = "give BACKEND/MODEL, such as openai/gpt-4.1"
+            raise FoundryError(f"--judge {named}: {first_problem(error)}; {hint}") from error
+    rubrics = profile.evaluation.judge
+    if (profile.benchmarks and profile.benchmarks.judge) or rubrics is None:
+        return profile.benchmarks.judge if profile.benchmarks else None
+    shared = rubrics.model.model_dump(include={"model", "endpoints", "max_tokens"})
+    model = BenchmarkJudgeModel.model_validate(shared)
+    return BenchmarkJudgeSettings(backend=rubrics.backend, model=model)
 
 
 def evaluate_benchmarks(
@@ -123,68 +152,13 @@ def estimates(foundry: FoundryResource) -> Iterator[RunEstimate]:
         missing = [shard for shard in run.shards if shard.name not in answered]
         requests = 0 if run.imported else sum(len(shard.items) for shard in missing)
         unjudged = [shard for shard in run.shards if run.judgements_of(shard) not in judged]
-        questions = sum(_questions(run, item) for shard in unjudged for item in shard.items)
+        example = (AnswerStep("A text.", EncodedImage.white((64, 64))),)
+        questions = sum(
+            len(run.benchmark.calls(item, example, {}))
+            for shard in unjudged
+            for item in shard.items
+        )
         judge = runs.settings.judge and runs.settings.judge.at(run.benchmark.judge_temperature)
         asked = estimate_benchmark(foundry, requests, runs.roles, judge, questions)
         items = sum(len(shard.items) for shard in run.shards)
         yield RunEstimate(run.name, run.judge, items, questions, asked)
-
-
-def _questions(run: BenchmarkRun, item: Item) -> int:
-    example = (AnswerStep("A text.", EncodedImage.white((64, 64))),)
-    return len(run.benchmark.calls(item, example, {}))
-
-
-def _settings(profile: Profile, options: EvaluateOptions) -> BenchmarksSettings:
-    given = profile.benchmarks or BenchmarksSettings()
-    names = options.names or list(given.run)
-    if not names:
-        raise FoundryError(
-            "name a benchmark, such as sketch-interleaved; the profile has none of its own "
-            "(`benchmarks.run`)"
-        )
-    runs = {name: _run_settings(given.run.get(name), options) for name in names}
-    judge = judge_settings(profile, options.judge)
-    return given.model_copy(update={"run": runs, "judge": judge})
-
-
-def _run_settings(
-    given: BenchmarkRunSettings | None, options: EvaluateOptions
-) -> BenchmarkRunSettings:
-    fields = BenchmarkRunSettings.model_fields.keys()
-    changes = {k: v for k, v in asdict(options).items() if k in fields and v is not None}
-    if options.answers and options.system:
-        folder = str(options.answers.expanduser().absolute())
-        changes |= {"generate": False, "imported": {options.system: folder}}
-    base = (given or BenchmarkRunSettings()).model_dump()
-    try:
-        return BenchmarkRunSettings.model_validate(base | changes)
-    except ValidationError as error:
-        raise FoundryError(first_problem(error)) from error
-
-
-def judge_settings(profile: Profile, named: str | None) -> BenchmarkJudgeSettings | None:
-    """The named judge (`BACKEND/MODEL`), else the profile's, else its judge by rubrics.
-
-    Raises:
-        FoundryError: the name is not of that form.
-    """
-    if named is not None:
-        return _named_judge(named)
-    rubrics = profile.evaluation.judge
-    if (profile.benchmarks and profile.benchmarks.judge) or rubrics is None:
-        return profile.benchmarks.judge if profile.benchmarks else None
-    shared = rubrics.model.model_dump(include={"model", "endpoints", "max_tokens"})
-    model = BenchmarkJudgeModel.model_validate(shared)
-    return BenchmarkJudgeSettings(backend=rubrics.backend, model=model)
-
-
-def _named_judge(named: str) -> BenchmarkJudgeSettings:
-    backend, _, model = named.partition("/")
-    try:
-        return BenchmarkJudgeSettings.model_validate(
-            {"backend": backend, "model": {"model": model}}
-        )
-    except ValidationError as error:
-        hint = "give BACKEND/MODEL, such as openai/gpt-4.1"
-        raise FoundryError(f"--judge {named}: {first_problem(error)}; {hint}") from error

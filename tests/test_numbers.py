@@ -18,7 +18,7 @@ SOURCES = {
     "training/sft/recipes/*": "paper, section 4.1; reference: sft_planner.yaml, sft_critic.yaml",
     "training/grpo/overrides/*.yaml": "paper, section 4.1; reference: its RL configuration",
     "inference/backends/diffusers/registry.yaml": "model cards; data_gen/ of the reference",
-    "assets/benchmarks/report/published.yaml": "paper, tables 1 to 5",
+    "assets/benchmarks/published.yaml": "paper, tables 1 to 5",
 }
 
 

@@ -18,13 +18,12 @@ from warehouse import Home
 
 from ..core.profile import Profile
 from ..core.progress import progress_factory
-from ..core.statistics import Agreement, agreement, disagreements, sampled
+from ..core.statistics import Agreement, agreement, sampled
 from .benchmark import Answer
 from .catalogue import official_files, open_benchmark
 from .judging import EXACT_JUDGE, ModelJudge
 from .opening import SUFFIX, Duel, Opening, Verdict, duel_labels, read_answer, read_duels
-from .report import Run, run_names
-from .results import evaluate_run
+from .results import Run, evaluate_run, run_names
 from .settings import BenchmarkJudgeSettings, BenchmarkRunSettings, BenchmarksSettings
 
 ASSET = "benchmark_agreement"
@@ -44,25 +43,17 @@ class Verdicts:
     run: Run | None = None
 
 
-@dataclass(frozen=True)
-class Compared:
-    """Two judges on the same cases; `differing`: those on which they disagree."""
-
-    result: Agreement
-    differing: list[Any]
-
-
-def compare_verdicts(first: Verdicts, second: Verdicts, sample: int | None = None) -> Compared:
+def compare_verdicts(first: Verdicts, second: Verdicts, sample: int | None = None) -> Agreement:
     """Agreement on all cases that both judged, or on a sample of them.
 
     Raises:
         FoundryError: they have no case in common.
     """
-    common = [case for case in first.labels if case in second.labels]
-    labels = {case: first.labels[case] for case in _sampled(common, sample)}
-    if not labels:
+    common = sampled([case for case in first.labels if case in second.labels], sample)
+    found = agreement({case: first.labels[case] for case in common}, second.labels)
+    if found is None:
         raise FoundryError(f"{first.name} and {second.name} have judged nothing in common")
-    return Compared(agreement(labels, second.labels), disagreements(labels, second.labels))
+    return found
 
 
 def read_verdicts(home: Home, name: str) -> Verdicts:
@@ -119,22 +110,20 @@ class SecondJudge:
         given = self._settings.run.get(first.benchmark, BenchmarkRunSettings())
         files = given.model_copy(update={"source": self.source} if self.source else {})
         benchmark = open_benchmark(first.benchmark, files, self.home)
-        answers = _sampled(first.answers, self.sample)
+        answers = sampled(first.answers, self.sample)
         judge = self.judge.at(benchmark.judge_temperature)
         name = f"{first.name}-by-{stable_hash('judge', judge.name)[:8]}"
         asked = self._model_judge(judge, f"judging {len(answers)} answers")
         judged = await asked.judge(benchmark, answers, name)
         self.home.lake.write(MODEL_CALLS, judged.calls, f"{ASSET}-{name}")
-        result = evaluate_run(
-            benchmark, first.system, judge.name, answers, judged.rows, self._settings
-        )
-        return Run(name, result.results, result.scores, answers, judged.rows)
+        judged_by = first.system, judge.name
+        return evaluate_run(name, benchmark, *judged_by, answers, judged.rows, self._settings)
 
     async def _judge_duels(self, duels: Sequence[Duel]) -> list[Duel]:
         if self.source is None or self.answers is None:
             raise FoundryError("a judge of an official file needs --source and --answers")
         answers, benchmark = self.answers, Opening(official_files(self.source))
-        chosen = _sampled(duels, self.sample)
+        chosen = sampled(duels, self.sample)
         judge = self._model_judge(self.judge, f"judging {len(chosen)} comparisons")
         shard = f"opening-{stable_hash('judge', qualified_name(judge.model))[:8]}"
         with QuestionCalls(self.home, ASSET, shard, judge.model, judge.limits) as calls:
@@ -158,12 +147,6 @@ class SecondJudge:
         model = self.profile.respondent("benchmark_judge", self.home, judge.backend, judge.model)
         limits, tries = self.profile.limits, self._settings.tries
         return ModelJudge(self.home, model, limits, tries, progress_factory()(title))
-
-
-def _sampled(cases: Sequence[Any], count: int | None) -> list[Any]:
-    if count is None:
-        return list(cases)
-    return [cases[index] for index in sampled(range(len(cases)), count)]
 
 
 def _answer(answers: Path, system: str, item_id: str) -> Answer:

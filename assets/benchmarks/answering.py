@@ -1,7 +1,7 @@
 """A system's answers to the items of a benchmark: by the loop, or imported from a folder."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,18 +13,19 @@ from inference.calls.worker_pool import WorkerPool
 from inference.events import TrajectoryFailed
 from inference.generation.agent_resolver import AgentResolver
 from inference.generation.files import read_image
+from inference.generation.generation_sink import PendingPartition
+from inference.generation.request_log import Rows
 from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.generation.trajectory_view import TrajectoryView
 from inference.loop import check_conditioning
 from inference.roles import Roles
 from inference.settings import LoopSettings
-from schemas import FoundryError, Table
+from schemas import FoundryError
 from schemas.benchmarks import BenchmarkAnswerRow
-from schemas.generations import GENERATIONS, GenerationRow
+from schemas.generations import GENERATIONS
 from schemas.trajectories import MODEL_CALLS, QuarantineRow
 from warehouse import Home
-from warehouse.lake import REQUESTS
 
 from ..core.profile import Profile
 from .benchmark import AnswerStep, Benchmark, Item
@@ -32,7 +33,6 @@ from .settings import BenchmarksSettings
 
 ASSET = "benchmark_answers"
 
-Rows = Mapping[Table, Sequence[Any]]  # of one run of the loop
 _Answered = tuple[Item, str, Sequence[AnswerStep]]
 
 
@@ -51,12 +51,12 @@ class Answers:
     """Rows of a shard.
 
     Args:
-        records: by table, the rows of the runs of the loop behind them.
+        calls: of the runs of the loop behind them.
         quarantine: items to which a model gave no answer.
     """
 
     rows: list[BenchmarkAnswerRow]
-    records: Mapping[Table, list[Any]] = field(default_factory=dict)
+    calls: list[Any] = field(default_factory=list)
     quarantine: list[QuarantineRow] = field(default_factory=list)
 
 
@@ -78,6 +78,9 @@ async def answer_with(
 ) -> Answers:
     """Answer the items of a shard; journaled calls are not made again.
 
+    Plans, attempts and calls of the runs are written to the lake, not as users' requests, which
+    may be trained on.
+
     Raises:
         FoundryError: an item's picture cannot be read, too many items have no answer
             (`limits.failure_share`), or the lake cannot be written.
@@ -88,9 +91,24 @@ async def answer_with(
         await asyncio.to_thread(check_conditioning, profile.loop, roles.generator)
         run = _ItemRun(profile.loop, shard, seed, runner, roles)
         answered, quarantine = await pool.map(run, shard.items)
+    pending = PendingPartition(shard.name)
+    for rows in collected:
+        pending.add(rows)
+    records = pending.rows()
+    for table in records.keys() - {GENERATIONS}:
+        home.lake.write(table, records[table], pending.partition)
     runs = {rows[GENERATIONS][0].generation_id: rows for rows in collected}
-    rows = [_answer_row(shard, item, answer, runs[name]) for item, name, answer in answered]
-    return Answers(rows, _records(shard, collected), quarantine)
+    answers = [
+        _row(shard, item, answer, **_run_columns(runs[name])) for item, name, answer in answered
+    ]
+    return Answers(answers, records[MODEL_CALLS], quarantine)
+
+
+def _run_columns(rows: Rows) -> dict[str, Any]:
+    generation = rows[GENERATIONS][0]
+    columns = {"status", "input_images", "generation_id", "seed", "cost_usd"}
+    seconds = sum(call.seconds for call in rows[MODEL_CALLS])
+    return generation.model_dump(include=columns) | {"seconds": seconds}
 
 
 def import_answers(home: Home, shard: Shard, source: Path) -> Answers:
@@ -150,23 +168,6 @@ class _ItemRun:
         )
 
 
-def _answer_row(
-    shard: Shard, item: Item, answer: Sequence[AnswerStep], rows: Rows
-) -> BenchmarkAnswerRow:
-    generation: GenerationRow = rows[GENERATIONS][0]
-    return _row(
-        shard,
-        item,
-        answer,
-        status=generation.status,
-        input_images=generation.input_images,
-        generation_id=generation.generation_id,
-        seed=generation.seed,
-        cost_usd=generation.cost_usd,
-        seconds=sum(call.seconds for call in rows[MODEL_CALLS]),
-    )
-
-
 def _row(shard: Shard, item: Item, answer: Sequence[AnswerStep], **columns: Any) -> Any:
     empty = dict.fromkeys(("generation_id", "seed", "cost_usd", "seconds"))
     return BenchmarkAnswerRow(
@@ -180,13 +181,3 @@ def _row(shard: Shard, item: Item, answer: Sequence[AnswerStep], **columns: Any)
         images=[step.image.sha256 if step.image else None for step in answer],
         **{"input_images": [], **empty, **columns},
     )
-
-
-def _records(shard: Shard, collected: Sequence[Rows]) -> dict[Table, list[Any]]:
-    """Plans, attempts and calls of the runs; not as users' requests, which may be trained on."""
-    partition = {"shard": f"{REQUESTS}{shard.name}"}
-    tables = {table for rows in collected for table in rows} - {GENERATIONS}
-    return {
-        table: [row.model_copy(update=partition) for rows in collected for row in rows[table]]
-        for table in tables
-    }

@@ -25,7 +25,7 @@ from .answering import Shard
 from .benchmark import Benchmark, ExactlyJudged, Item
 from .catalogue import open_benchmark, sample, shards
 from .judging import EXACT_JUDGE, JudgedAnswers, ModelJudge, judge_exactly
-from .results import RunResult, evaluate_run, stored_rows
+from .results import Run, evaluate_run, stored_rows
 from .settings import BenchmarkRunSettings, BenchmarksSettings
 
 
@@ -123,17 +123,12 @@ class BenchmarkRuns:
         judge = ModelJudge(self.home, model, limits, tries, progress)
         return await judge.judge(run.benchmark, answers, partition)
 
-    def answers_of(self, run: BenchmarkRun) -> list[BenchmarkAnswerRow]:
-        """The answers that the lake has of a run."""
-        return stored_rows(self.home, BENCHMARK_ANSWERS, [shard.name for shard in run.shards])
-
-    def evaluate(self, run: BenchmarkRun) -> RunResult:
-        """The numbers that follow from the answers and judgements of a run in the lake."""
-        answers = self.answers_of(run)
-        judged = stored_rows(
-            self.home, JUDGEMENTS, [run.judgements_of(shard) for shard in run.shards]
-        )
-        return evaluate_run(run.benchmark, run.system, run.judge, answers, judged, self.settings)
+    def evaluate(self, run: BenchmarkRun) -> Run:
+        """A run, with the numbers that follow from its answers and judgements in the lake."""
+        answers = stored_rows(self.home, BENCHMARK_ANSWERS, [shard.name for shard in run.shards])
+        judged = stored_rows(self.home, JUDGEMENTS, list(map(run.judgements_of, run.shards)))
+        judged_by = run.system, run.judge
+        return evaluate_run(run.name, run.benchmark, *judged_by, answers, judged, self.settings)
 
     def of_answers(self, partition: str) -> tuple[BenchmarkRun, Shard]:
         """The first run that a partition of answers belongs to, and its shard."""

@@ -161,3 +161,21 @@ def _name_rows(axes: "Axes", names: Sequence[str], right_margin: float) -> None:
 
 def _height(bars: int) -> float:
     return 1.35 + 0.36 * max(bars, 1)  # inches
+
+
+def plot_mean(
+    axes: "Axes", height: float, colour: str, mean: float, low: float | None, high: float | None
+) -> None:
+    """A dot, on a line from `low` to `high` where these are known."""
+    if low is not None and high is not None:
+        axes.plot([low, high], [height] * 2, color=colour, linewidth=2, alpha=0.5)
+    axes.plot(mean, height, "o", color=colour, markersize=5)
+
+
+def label_rows(axes: "Axes", names: Sequence[str]) -> None:
+    """Name rows at heights 0, 1, ..., from the top downwards."""
+    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0, colors=INK)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")

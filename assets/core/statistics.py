@@ -8,7 +8,7 @@ is a point. What differs from one training to the next is its spread.
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple, TypeVar
@@ -38,6 +38,9 @@ class Interval:
 
     def in_percent(self) -> str:
         return f"{100 * self.mean:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+
+    def in_words(self) -> str:
+        return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
 
     def __format__(self, sign: str) -> str:
         return f"{self.mean:{sign}.3f} [{self.low:{sign}.3f}, {self.high:{sign}.3f}]"
@@ -110,37 +113,41 @@ class Agreement:
     """Two judges over the cases that both were asked.
 
     Args:
+        cases: how many these are.
+        unscored: their share that one of them has no verdict on.
         share: cases with the same label, 0..1; None if nothing was compared.
         kappa: Cohen's kappa (1960): agreement beyond chance, 1 at most; None where chance alone
             would agree always, as if both give every case one label.
-        unscored: the share of the common cases that one of them has no verdict on.
+        differing: the cases with different labels, in the order of the first judge.
     """
 
-    share: Interval | None
-    kappa: Interval | None
+    cases: int
     unscored: float
+    share: Interval | None = None
+    kappa: Interval | None = None
+    differing: list[Any] = field(default_factory=list)
 
 
 def agreement(
     first: Mapping[Case, str | None], second: Mapping[Case, str | None], **bootstrap: Any
-) -> Agreement:
+) -> Agreement | None:
     """Agreement of two judges, with bootstrap intervals over the cases (see `mean_interval`).
+
+    None: they have no case in common.
 
     Args:
         first, second: case -> label; None: the judge's answer could not be read.
-
-    Raises:
-        ValueError: they have no case in common.
     """
-    common = [(label, second[case]) for case, label in first.items() if case in second]
+    common = {case: (label, second[case]) for case, label in first.items() if case in second}
     if not common:
-        raise ValueError("the two judges have no case in common")
-    pairs = [(a, b) for a, b in common if a is not None and b is not None]
+        return None
+    pairs = [(a, b) for a, b in common.values() if a is not None and b is not None]
     unscored = (len(common) - len(pairs)) / len(common)
     if not pairs:
-        return Agreement(None, None, unscored)
+        return Agreement(len(common), unscored)
     share = mean_interval([float(a == b) for a, b in pairs], **bootstrap)
-    return Agreement(share, kappa_interval(pairs, **bootstrap), unscored)
+    differing = [case for case, (a, b) in common.items() if None not in (a, b) and a != b]
+    return Agreement(len(common), unscored, share, kappa_interval(pairs, **bootstrap), differing)
 
 
 def kappa_interval(
@@ -164,19 +171,8 @@ def kappa_interval(
     return Interval(kappa, low, high, len(pairs))
 
 
-def disagreements(
-    first: Mapping[Case, str | None], second: Mapping[Case, str | None]
-) -> list[Case]:
-    """The cases on which both have a label, and not the same one, in the order of `first`."""
-    return [
-        case
-        for case, label in first.items()
-        if None not in (label, second.get(case)) and label != second[case]
-    ]
-
-
-def sampled(cases: Sequence[Case], count: int, seed: int = 0) -> list[Case]:
-    """At most `count` of the cases, drawn without replacement by a seed, in their own order."""
+def sampled(cases: Sequence[Case], count: int | None, seed: int = 0) -> list[Case]:
+    """At most `count` of the cases (None: all), drawn by a seed, in their own order."""
     chosen = np.random.default_rng(seed).permutation(len(cases))[:count]
     return [cases[index] for index in sorted(chosen)]
 

@@ -14,16 +14,9 @@ from inference.calls.hashing import stable_hash
 from inference.calls.progress import Progress
 from inference.roles import Roles
 from schemas import FoundryError
-from schemas.benchmarks import (
-    BENCHMARK_ANSWERS,
-    BENCHMARK_RESULTS,
-    BENCHMARK_SCORES,
-    JUDGEMENTS,
-    BenchmarkScoreRow,
-)
+from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, JUDGEMENTS, BenchmarkScoreRow
 from schemas.trajectories import MODEL_CALLS
 from warehouse import Home
-from warehouse.lake import REQUESTS
 
 from ..benchmarks.answering import Shard, answer_with
 from ..benchmarks.judging import ASSET
@@ -116,18 +109,15 @@ class _Measuring:
         for shard in run.shards:
             await self._answer(shard, roles, profile)
             await self._judge(run, shard)
-        lake, result = self.foundry.home.lake, self.runs.evaluate(run)
-        lake.write(BENCHMARK_RESULTS, result.results, run.name)
-        lake.write(BENCHMARK_SCORES, result.scores, run.name)
-        return result.scores
+        found = self.runs.evaluate(run)
+        found.write(self.foundry.home)
+        return found.scores
 
     async def _answer(self, shard: Shard, roles: Roles, profile: Profile) -> None:
         home, seed = self.foundry.home, self.runs.settings.seed
         if home.lake.rows(BENCHMARK_ANSWERS, shard.name) == len(shard.items):
             return
         answers = await answer_with(home, profile, roles, shard, seed, self.progress)
-        for table, rows in answers.records.items():
-            home.lake.write(table, rows, f"{REQUESTS}{shard.name}")
         home.lake.write(BENCHMARK_ANSWERS, answers.rows, shard.name)
         if answers.quarantine:
             reason = answers.quarantine[0].reason

@@ -7,24 +7,31 @@ over requests of the mean over their steps, so that long sequences count once, w
 interval over requests.
 """
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import fmean
 
 from inference.calls.ask import ModelCalls
 from inference.calls.progress import Progress
-from inference.roles import Roles, UnusableAnswerError
+from inference.roles import Roles, UnusableAnswerError, qualified_name
 from inference.settings import Limits
+from schemas import FoundryError
 from schemas.trajectories import MODEL_CALLS
 from warehouse import Home
 
 from ..core.duckdb_session import shard_in
 from ..core.plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, figure_png, new_figure
+from ..core.profile import Profile
+from ..core.progress import progress_factory
 from ..core.statistics import Agreement, Interval, agreement, mean_interval
 from .items import AttemptKey, StoredAttempt, stored_attempts
 
+ASSET = "replay"
+PROFILE_CRITIC = "profile"
 _CHOSEN = """
 trajectory_id IN (
     SELECT trajectory_id FROM trajectories WHERE {shards} ORDER BY md5(trajectory_id) {limit}
@@ -34,6 +41,8 @@ STRICTNESS = tuple(number / 2 for number in range(21))
 """Grades, 0 to 10, at which a scorer may begin to accept."""
 Chain = tuple[StoredAttempt, ...]
 """The attempts of one step, in order."""
+Verdicts = dict[AttemptKey, bool]
+"""Attempt -> whether it is accepted; those without a readable answer are missing."""
 
 
 def recorded_chains(
@@ -53,53 +62,123 @@ def recorded_chains(
     return [tuple(chain) for _, chain in steps]
 
 
-ASSET = "replay"
-Verdicts = dict[AttemptKey, bool]
-"""Attempt -> whether it is accepted; those without a readable answer are missing."""
+@dataclass(frozen=True)
+class ReplaySettings:
+    """Who judges again.
+
+    Args:
+        critic: a reference, or `PROFILE_CRITIC`: the profile's own; None: nobody in its place.
+        scorer: whether the profile's scorer judges, by its grades.
+        accept_at_least: grade from which on an image is good, and a scorer accepts; None: the
+            profile's.
+        trajectories: a sample of so many; None: all.
+    """
+
+    critic: str | None = None
+    scorer: bool = False
+    accept_at_least: float | None = None
+    shards: Sequence[str] = ()
+    trajectories: int | None = None
 
 
 @dataclass(frozen=True)
-class AttemptJudge:
-    """Asks the critic, or the scorer, of `roles`; finished calls are journaled, and never repeated.
+class ReplayReport:
+    """Judges on the same recorded steps; `changes`: of those that were asked."""
 
-    Args:
-        accept_at_least: overall score and quality from which on a scorer accepts; None: the
-            critic is asked.
+    steps: int
+    requests: int
+    results: list["PolicyResult"]
+    changes: dict[str, "Changes"]
+    plot: bytes  # PNG
+
+
+def replay_attempts(profile: Profile, home: Home, settings: ReplaySettings) -> ReplayReport:
+    """Ask the judges about recorded attempts; finished calls are journaled, and never repeated.
+
+    Raises:
+        FoundryError: there are no attempts, a judge is unavailable, or a call failed.
     """
+    chains = recorded_chains(home, settings.shards, settings.trajectories)
+    if not chains:
+        place = ", ".join(settings.shards) or home.root
+        raise FoundryError(f"no recorded attempts in {place}: `interleave run` makes them")
+    good_from = settings.accept_at_least
+    if good_from is None:
+        good_from = profile.curation.critic.verdicts.accept_at_least
+    judges = _judges(profile, home, settings, good_from)
+    verdicts = {name: judge.verdicts(name, chains) for name, judge in judges.items()}
+    results = [
+        measure_policy(name, chains, each, good_from)
+        for name, each in {"recorded verdicts": recorded_verdicts(chains), **verdicts}.items()
+    ]
+    curve = [
+        measure_policy(f"from {grade:g}", chains, strict_verdicts(chains, grade), good_from)
+        for grade in STRICTNESS
+    ]
+    return ReplayReport(
+        steps=len(chains),
+        requests=len({chain[0].prompt_id for chain in chains}),
+        results=results,
+        changes={
+            name: compare_with_record(chains, each, good_from) for name, each in verdicts.items()
+        },
+        plot=strictness_plot(curve, results),
+    )
+
+
+def _judges(
+    profile: Profile, home: Home, settings: ReplaySettings, good_from: float
+) -> dict[str, "_AttemptJudge"]:
+    """Those that are asked, by name; FoundryError: one is unavailable."""
+    found: dict[str, _AttemptJudge] = {}
+    if not settings.critic and not settings.scorer:
+        return found
+    roles, limits = profile.build(home), profile.limits
+    if settings.critic:
+        own = settings.critic == PROFILE_CRITIC
+        critic = roles.critic if own else profile.agent("critic", settings.critic, home)
+        name = f"critic {qualified_name(critic)}"
+        found[name] = _AttemptJudge(home, replace(roles, critic=critic), limits)
+    if settings.scorer:
+        name = f"scorer {qualified_name(roles.scorer)} from {good_from:g}"
+        found[name] = _AttemptJudge(home, roles, limits, good_from)
+    return found
+
+
+@dataclass(frozen=True)
+class _AttemptJudge:
+    """Asks the critic of `roles`, or the scorer, which accepts from a grade on."""
 
     home: Home
     roles: Roles
     limits: Limits
-    accept_at_least: float | None = None
+    accept_at_least: float | None = None  # None: the critic is asked
 
-    async def verdicts(self, chains: Sequence[Chain], progress: Progress) -> Verdicts:
+    def verdicts(self, name: str, chains: Sequence[Chain]) -> Verdicts:
         """Verdicts on all attempts, and their calls in the ledger.
 
         Raises:
             FoundryError: a call failed after all retries.
         """
+        progress = progress_factory()(f"{name}: {sum(map(len, chains))} attempts")
         shards: dict[str, list[StoredAttempt]] = defaultdict(list)
         for chain in chains:
             shards[chain[0].shard] += chain
-        verdicts: Verdicts = {}
-        for shard, attempts in shards.items():
-            verdicts |= await self._judge_shard(shard, attempts, progress)
-        return verdicts
+        return asyncio.run(self._judge(shards, progress))
 
-    async def _judge_shard(
-        self, shard: str, attempts: Sequence[StoredAttempt], progress: Progress
+    async def _judge(
+        self, shards: Mapping[str, Sequence[StoredAttempt]], progress: Progress
     ) -> Verdicts:
         found: Verdicts = {}
-        with ModelCalls(self.home, ASSET, shard, self.roles, self.limits) as calls:
+        for shard, attempts in shards.items():
+            with ModelCalls(self.home, ASSET, shard, self.roles, self.limits) as calls:
 
-            async def judge(attempt: StoredAttempt) -> None:
-                try:
-                    found[attempt.key] = await self._accepts(calls, attempt)
-                except UnusableAnswerError:
-                    return
+                async def judge(attempt: StoredAttempt, calls: ModelCalls = calls) -> None:
+                    with suppress(UnusableAnswerError):
+                        found[attempt.key] = await self._accepts(calls, attempt)
 
-            await calls.map(judge, attempts, self.limits.in_flight, progress)
-            self.home.lake.write(MODEL_CALLS, calls.ledger(), f"{ASSET}-{shard}")
+                await calls.map(judge, attempts, self.limits.in_flight, progress)
+                self.home.lake.write(MODEL_CALLS, calls.ledger(), f"{ASSET}-{shard}")
         return found
 
     async def _accepts(self, calls: ModelCalls, attempt: StoredAttempt) -> bool:
@@ -149,7 +228,7 @@ class Changes:
     saved: int
     too_early: int
     wasted: int
-    agreement: Agreement
+    agreement: Agreement | None
 
 
 def recorded_verdicts(chains: Iterable[Chain]) -> Verdicts:

@@ -18,7 +18,18 @@ from warehouse import ImageStore
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
-from ..core.plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, figure_png, new_figure, small_png
+from ..core.plotting import (
+    ACCENT,
+    BAD,
+    GOOD,
+    OTHER,
+    PALE,
+    figure_png,
+    label_rows,
+    new_figure,
+    plot_mean,
+    small_png,
+)
 from ..core.statistics import Interval
 from ..trajectories.contact_sheet import contact_sheet
 from .agents import AgentFactory
@@ -189,7 +200,7 @@ def interval_plot(summary: Summary, title: str) -> bytes:
             for index, (metric, colour) in enumerate(metrics):
                 shift = 0.14 * (2 * index - len(metrics) + 1)
                 _dots(axes, [summary.mean(name, metric) for name in names], shift, colour)
-            _label_rows(axes, names if axes is panels[0] else [""] * len(names))
+            label_rows(axes, names if axes is panels[0] else [""] * len(names))
         panels[0].set_xlim(-0.03, 1.03)
         panels[1].set_xlim(-0.03, 1.03)
         return figure_png(figure)
@@ -209,8 +220,8 @@ def beside_paper_plot(summary: Summary) -> bytes:
         ]
         theirs.plot(*zip(*published, strict=True), "o", color=PALE)
         theirs.set_xlim(0, 100)
-        _label_rows(ours, names)
-        _label_rows(theirs, [""] * len(names))
+        label_rows(ours, names)
+        label_rows(theirs, [""] * len(names))
         return figure_png(figure)
 
 
@@ -250,14 +261,4 @@ def _request_view(
 def _dots(axes: "Axes", means: Sequence[Interval | None], shift: float, colour: str) -> None:
     for row, mean in enumerate(means):
         if mean is not None:
-            bounds, height = [mean.low, mean.high], row + shift
-            axes.plot(bounds, [height] * 2, color=colour, linewidth=2, alpha=0.5)
-            axes.plot(mean.mean, height, "o", color=colour, markersize=5)
-
-
-def _label_rows(axes: "Axes", names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0, colors=INK)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="x")
+            plot_mean(axes, row + shift, colour, mean.mean, mean.low, mean.high)

@@ -143,9 +143,8 @@ def agreement_rows(labels: Labels) -> list[dict[str, str]]:
     """A row for each two of critic, scorer and people, as text; what is missing is a dash."""
     rows = []
     for first, second in combinations((CRITIC, SCORER, PEOPLE), 2):
-        common = [key for key in labels[first] if key in labels[second]]
-        found = agreement(labels[first], labels[second]) if common else None
-        pair = {"between": f"{first} and {second}", "attempts": str(len(common))}
+        found = agreement(labels[first], labels[second])
+        pair = {"between": f"{first} and {second}", "attempts": str(found.cases if found else 0)}
         rows.append(pair | _cells(found))
     return rows
 

@@ -12,7 +12,8 @@ from .options import HomeOption, ProfileOption, enable_interrupts
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from assets.benchmarks.agreement import Compared, SecondJudge, Verdicts
+    from assets.benchmarks.agreement import SecondJudge, Verdicts
+    from assets.core.statistics import Agreement
     from warehouse import Home
 
 _SHOWN = 10
@@ -105,14 +106,13 @@ def _second_judge(
         yield SecondJudge(settings, home, chosen, *options)
 
 
-def _show(console: "Console", one: "Verdicts", other: "Verdicts", done: "Compared") -> None:
+def _show(console: "Console", one: "Verdicts", other: "Verdicts", found: "Agreement") -> None:
     console.print(f"{one.name} and {other.name}")
-    for name, value in (("agreement", done.result.share), ("kappa", done.result.kappa)):
-        known = f"{value.mean:.3f} ({value.low:.3f} to {value.high:.3f})" if value else "missing"
-        console.print(f"  {name}: {known}")
-    count = done.result.share.count if done.result.share else 0
-    console.print(f"  {count} cases; {done.result.unscored:.1%} unscored by one of them")
-    for case in done.differing[:_SHOWN]:
+    for name, value in (("agreement", found.share), ("kappa", found.kappa)):
+        console.print(f"  {name}: {value.in_words() if value else 'missing'}")
+    count = found.share.count if found.share else 0
+    console.print(f"  {count} cases; {found.unscored:.1%} unscored by one of them")
+    for case in found.differing[:_SHOWN]:
         label = " / ".join(map(str, case)) if isinstance(case, tuple) else str(case)
         labels = f"{one.labels[case]} and {other.labels[case]}"
         console.print(f"  differ: {label}: {labels}", markup=False)

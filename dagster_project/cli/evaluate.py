@@ -62,16 +62,16 @@ def evaluate(
     from assets.benchmarks.catalogue import names
     from assets.core.foundry import FoundryResource
 
-    from ..benchmarks import EvaluateOptions, with_runs
+    from ..benchmarks import with_runs
 
     if benchmarks == ["list"]:
         typer.echo("\n".join(names()))
         return
     enable_interrupts()
-    chosen = EvaluateOptions(
-        benchmarks or [], source, limit, judge, answers, system, seed, difficulty
-    )
-    _evaluate(with_runs(chosen, FoundryResource(profile=profile, root=home)), estimate, force)
+    changes = {"source": source, "limit": limit, "seed": seed, "difficulty": difficulty}
+    own = FoundryResource(profile=profile, root=home)
+    foundry = with_runs(own, benchmarks or [], judge, answers, system, **changes)
+    _evaluate(foundry, estimate, force)
 
 
 def _evaluate(foundry: "FoundryResource", only_estimate: bool, force: bool) -> None:

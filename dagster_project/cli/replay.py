@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from assets.core.statistics import Interval
-
-    from ..replay import ReplayReport
+    from assets.evaluation.replay import ReplayReport
 
 _MEASURES = {
     "draws per step": "draws",
@@ -60,18 +59,18 @@ def replay(
 
     from assets.core.profile import load_profile
     from assets.core.progress import reporting_to
+    from assets.evaluation.replay import ReplaySettings, replay_attempts
     from warehouse import Home
     from warehouse.storage import storage_errors
 
-    from ..replay import Judges, replay_attempts
     from .run_screen import terminal_progress
 
     enable_interrupts()
-    console, place = Console(), Home(home)
-    judges = Judges(load_profile(profile), place, critic, scorer, accept_at_least)
+    console = Console()
     names = [name for name in map(str.strip, shards.split(",")) if name]
+    settings = ReplaySettings(critic, scorer, accept_at_least, names, sample)
     with terminal_progress(console) as progress, reporting_to(progress):
-        report = replay_attempts(judges, names, sample)
+        report = replay_attempts(load_profile(profile), Home(home), settings)
     _print_report(console, report)
     with storage_errors("written", out):
         out.write_bytes(report.plot)
@@ -88,16 +87,15 @@ def _print_report(console: "Console", report: "ReplayReport") -> None:
         table.add_row(label, *(_cell(getattr(each, field)) for each in report.results))
     console.print(table)
     for name, changes in report.changes.items():
+        found = changes.agreement
         console.print(
             f"{name}: of {changes.recorded} draws it saves {changes.saved}, and stops "
             f"{changes.too_early} too early; {changes.wasted} good images would be drawn again. "
-            f"Agreement with the recorded verdicts {_cell(changes.agreement.share)}, "
-            f"kappa {_cell(changes.agreement.kappa)}.",
+            f"Agreement with the recorded verdicts {_cell(found and found.share)}, "
+            f"kappa {_cell(found and found.kappa)}.",
             soft_wrap=True,
         )
 
 
 def _cell(interval: "Interval | None") -> str:
-    if interval is None:
-        return "missing"
-    return f"{interval.mean:.3f} ({interval.low:.3f} to {interval.high:.3f})"
+    return interval.in_words() if interval else "missing"

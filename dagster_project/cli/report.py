@@ -32,7 +32,8 @@ def report(
     """
     if agents:
         return _print_agents(profile, home)
-    from assets.benchmarks.report import Run, run_names, write_report
+    from assets.benchmarks.report import write_report
+    from assets.benchmarks.results import Run, run_names
     from schemas import FoundryError
     from warehouse import Home
 

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from assets.benchmarks.opening import CRITERIA
-from assets.benchmarks.report import run_names
+from assets.benchmarks.results import run_names
 from schemas.trajectories import MODEL_CALLS
 from tests.assets.benchmarks.official_files import opening_record, write_opening
 from tests.helpers.command import interleave

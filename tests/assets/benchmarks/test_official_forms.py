@@ -76,7 +76,7 @@ def test_imported_answers_get_official_numbers(name, tmp_path):
     judged = asyncio.run(judge.judge(benchmark, rows, "s"))
     assert {row.item_id for row in judged.rows} == {row.item_id for row in rows}
     settings = BenchmarksSettings(resamples=100)
-    found = evaluate_run(benchmark, "other", "test/same", rows, judged.rows, settings)
+    found = evaluate_run("n", benchmark, "other", "test/same", rows, judged.rows, settings)
     results = {row.metric: row for row in found.results}
     assert results[benchmark.headline].headline and results[metric].items == len(rows)
     assert results[metric].value == (value if value is None else pytest.approx(value))

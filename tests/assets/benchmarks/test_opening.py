@@ -270,7 +270,7 @@ def test_published_agreement(real: Path) -> None:
         ("gpt-judge_modelAB_results.json", 0.711, 0.412, 4302),
     ):
         found = agreement(people, duel_labels(read_duels(arena / judge)), resamples=200)
-        assert found.share and found.kappa
+        assert found and found.share and found.kappa
         assert (round(found.share.mean, 3), found.share.count) == (share, count)
         assert round(found.kappa.mean, 3) == kappa
         assert found.kappa.low < found.kappa.mean < found.kappa.high

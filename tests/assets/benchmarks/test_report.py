@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from PIL import Image
 
-from assets.benchmarks.report import Run, compare_runs, published_table, write_report
+from assets.benchmarks.report import compare_runs, published_table, write_report
+from assets.benchmarks.results import Run
 from schemas import FoundryError
 from schemas.benchmarks import (
     BENCHMARK_ANSWERS,

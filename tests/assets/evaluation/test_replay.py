@@ -9,15 +9,16 @@ from typer.testing import CliRunner
 from assets.core.profile import load_profile
 from assets.evaluation.items import StoredAttempt
 from assets.evaluation.replay import (
+    ReplaySettings,
     compare_with_record,
     measure_policy,
     recorded_chains,
     recorded_verdicts,
+    replay_attempts,
     stopping_point,
     strict_verdicts,
 )
 from dagster_project.cli.app import app
-from dagster_project.replay import Judges, replay_attempts
 from schemas import FoundryError
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
 from warehouse import Home
@@ -97,8 +98,8 @@ def test_attempts_without_scores_have_no_accuracy_and_no_final_score():
 
 
 def test_the_profiles_critic_repeats_its_verdicts_and_draws_nothing(sample_home: Home):
-    judges = Judges(load_profile("sketch"), sample_home, critic="profile", scorer=True)
-    report = replay_attempts(judges)
+    judging = load_profile("sketch"), sample_home, ReplaySettings("profile", scorer=True)
+    report = replay_attempts(*judging)
     attempts = sample_home.lake.rows(ATTEMPTS)
     (critic, changes), (scorer, _) = report.changes.items()
     assert changes.agreement.share and changes.agreement.share.mean == 1
@@ -112,7 +113,7 @@ def test_the_profiles_critic_repeats_its_verdicts_and_draws_nothing(sample_home:
     made = [call for call in calls if call["asset"] == "replay"]
     assert {call["role"] for call in made} == {"critic", "scorer"}
     before = len(made)
-    replay_attempts(judges)
+    replay_attempts(*judging)
     calls = sample_home.lake.read(MODEL_CALLS).to_pylist()
     assert sum(call["asset"] == "replay" for call in calls) == before
 
@@ -137,4 +138,4 @@ def test_the_command_prints_and_plots(sample_home: Home, tmp_path):
 def test_mistakes_are_one_line(tmp_path):
     load_profile.cache_clear()
     with pytest.raises(FoundryError, match="no recorded attempts"):
-        replay_attempts(Judges(load_profile("sketch"), Home(tmp_path)))
+        replay_attempts(load_profile("sketch"), Home(tmp_path), ReplaySettings())

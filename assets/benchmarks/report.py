@@ -19,23 +19,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from PIL import Image
 from pydantic import TypeAdapter
 
-from schemas import BadImageError
+from schemas import BadImageError, FoundryError
 from schemas.benchmarks import BenchmarkAnswerRow
 from warehouse import Home, ImageStore
 from warehouse.atomic import atomic_write
 
-from ...core.statistics import Agreement, agreement, disagreements
-from .run import Difference, Run, compare_runs, item_differences, run_names
-
-__all__ = [
-    "Difference",
-    "Run",
-    "compare_runs",
-    "published_table",
-    "render_runs",
-    "run_names",
-    "write_report",
-]
+from ..core.statistics import Interval, agreement, mean_interval
+from .results import Run
 
 _SHOWN_ITEMS = 12
 _THUMBNAIL = (256, 256)
@@ -47,46 +37,82 @@ def write_report(home: Home, runs: Sequence[Run], path: Path) -> Path:
     Raises:
         FoundryError: the runs are of different benchmarks.
     """
-    atomic_write(path, render_report(home, runs))
+    atomic_write(path, _render(home, runs))
     return path
 
 
 def render_runs(home: Home, names: Sequence[str]) -> str:
-    """The page of the runs of these names.
+    """The page of the runs of these names, one or two, as HTML.
 
     Raises:
         FoundryError: there is no such run, or they are of different benchmarks.
     """
-    return render_report(home, [Run.read(home, name) for name in names])
+    return _render(home, [Run.read(home, name) for name in names])
 
 
-def render_report(home: Home, runs: Sequence[Run]) -> str:
-    """The page of one run, or of two of the same benchmark, as HTML.
-
-    Raises:
-        FoundryError: the runs are of different benchmarks.
-    """
-    first = runs[0]
+def _render(home: Home, runs: Sequence[Run]) -> str:
+    first, pair = runs[0], len(runs) == 2
     metric = first.metrics[0] if first.metrics else ""
-    shown = {run.name: _worst(run, metric) for run in runs}
-    judges = _judges(runs)
-    wins, losses = ([], []) if judges else _extremes(runs, metric)
-    differing = judges.items if judges else []
-    items = {item for ids in (*shown.values(), wins, losses, differing) for item in ids}
+    worst = {run.name: _worst(run, metric) for run in runs}
+    same_system = pair and runs[0].system == runs[1].system
+    judges = agreement(runs[0].labels, runs[1].labels) if same_system else None
+    by_item = Counter(item for item, _ in judges.differing) if judges else Counter[str]()
+    differing = [item for item, _ in by_item.most_common(_SHOWN_ITEMS)]
+    wins, losses = _extremes(runs, metric) if pair and not judges else ([], [])
+    items = {item for ids in (*worst.values(), wins, losses, differing) for item in ids}
     return _template().render(
         runs=runs,
         metric=metric,
         summaries=[_summary(run) for run in runs],
         published=published_table(first.benchmark),
-        differences=compare_runs(*runs) if len(runs) == 2 else [],
-        worst=shown,
+        differences=compare_runs(*runs) if pair else [],
+        worst=worst,
         wins=wins,
         losses=losses,
         judges=judges,
+        differing=differing,
         answers={run.name: {row.item_id: row for row in run.answers} for run in runs},
         values={run.name: run.values(metric) for run in runs},
         pictures=_thumbnails(home.images, _images(runs, items)),
     )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A metric of two runs over the items that both have; the second minus the first."""
+
+    metric: str
+    gap: Interval
+    wins: int
+    ties: int
+    losses: int
+
+
+def compare_runs(first: Run, second: Run) -> list[Difference]:
+    """Paired differences with bootstrap intervals over items; metrics that one lacks are left out.
+
+    Raises:
+        FoundryError: the runs are of different benchmarks.
+    """
+    if first.benchmark != second.benchmark:
+        raise FoundryError(f"{first.name} and {second.name} are of different benchmarks")
+    differences = (_difference(first, second, metric) for metric in first.metrics)
+    return [each for each in differences if each]
+
+
+def item_differences(first: Run, second: Run, metric: str) -> dict[str, float]:
+    """Items that both have with the second's value minus the first's."""
+    before, after = first.values(metric), second.values(metric)
+    return {item: after[item] - before[item] for item in before if item in after}
+
+
+def _difference(first: Run, second: Run, metric: str) -> Difference | None:
+    gaps = list(item_differences(first, second, metric).values())
+    if not gaps:
+        return None
+    wins, losses = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
+    ties = len(gaps) - wins - losses
+    return Difference(metric, mean_interval(gaps), wins, ties, losses)
 
 
 @dataclass(frozen=True)
@@ -133,32 +159,10 @@ def _worst(run: Run, metric: str) -> list[str]:
 
 def _extremes(runs: Sequence[Run], metric: str) -> tuple[list[str], list[str]]:
     """Items that the second run wins most clearly, and those that it loses."""
-    if len(runs) < 2:
-        return [], []
     gaps, half = item_differences(runs[0], runs[1], metric), _SHOWN_ITEMS // 2
     ordered = sorted(gaps, key=lambda item: gaps[item])
     wins = [item for item in reversed(ordered) if gaps[item] > 0]
     return wins[:half], [item for item in ordered if gaps[item] < 0][:half]
-
-
-@dataclass(frozen=True)
-class _Judges:
-    """How far two judges of one system agree; `items`: where they differ, most questions first."""
-
-    agreement: Agreement
-    items: list[str]
-
-
-def _judges(runs: Sequence[Run]) -> _Judges | None:
-    """None where the runs are not one system's, or have no question in common."""
-    if len(runs) < 2 or runs[0].system != runs[1].system:
-        return None
-    first, second = (run.labels for run in runs)
-    if not first.keys() & second.keys():
-        return None
-    differing = Counter(item for item, _ in disagreements(first, second))
-    items = [item for item, _ in differing.most_common(_SHOWN_ITEMS)]
-    return _Judges(agreement(first, second), items)
 
 
 def _images(runs: Sequence[Run], items: Iterable[str]) -> set[str]:
