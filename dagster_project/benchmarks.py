@@ -109,8 +109,8 @@ def judge_settings(profile: Profile, named: str | None) -> BenchmarkJudgeSetting
     if (profile.benchmarks and profile.benchmarks.judge) or rubrics is None:
         return profile.benchmarks.judge if profile.benchmarks else None
     shared = rubrics.model.model_dump(include={"model", "endpoints", "max_tokens"})
-    model = BenchmarkJudgeModel.model_validate(shared)
-    return BenchmarkJudgeSettings(backend=rubrics.backend, model=model)
+    own = BenchmarkJudgeModel.model_validate(shared)
+    return BenchmarkJudgeSettings(backend=rubrics.backend, model=own)
 
 
 def evaluate_benchmarks(

@@ -1,7 +1,7 @@
 """A system's answers to the items of a benchmark: by the loop, or imported from a folder."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +14,13 @@ from inference.events import TrajectoryFailed
 from inference.generation.agent_resolver import AgentResolver
 from inference.generation.files import read_image
 from inference.generation.generation_sink import PendingPartition
-from inference.generation.request_log import Rows
 from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.generation.trajectory_view import TrajectoryView
 from inference.loop import check_conditioning
 from inference.roles import Roles
 from inference.settings import LoopSettings
-from schemas import FoundryError
+from schemas import FoundryError, Table
 from schemas.benchmarks import BenchmarkAnswerRow
 from schemas.generations import GENERATIONS
 from schemas.trajectories import MODEL_CALLS, QuarantineRow
@@ -33,6 +32,7 @@ from .settings import BenchmarksSettings
 
 ASSET = "benchmark_answers"
 
+Rows = Mapping[Table, Sequence[Any]]  # of one run of the loop
 _Answered = tuple[Item, str, Sequence[AnswerStep]]
 
 

@@ -108,7 +108,7 @@ def stored_attempts(home: Home, where: str, parameters: Iterable[Any] = ()) -> l
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class HeldOutItems:
     """Items that are evaluated together. `journal`: where the calls of its split are stored."""
 
     name: str
@@ -150,7 +150,7 @@ def _journal_name(pack: str, split: Split) -> str:
 
 def load_benchmarks(
     home: Home, pack: str, settings: EvaluationSettings, accept_at_least: float
-) -> list[Benchmark]:
+) -> list[HeldOutItems]:
     """The benchmarks of a lake, in the order of `PARTS`: the one for promotion first.
 
     `accept_at_least`: overall score, and quality grade, from which on "true" is correct.
@@ -173,7 +173,7 @@ def load_benchmarks(
         ]
         requests = _requests(home, pack, settings, split, part)
         name, journal = benchmark_name(pack, split, part), _journal_name(pack, split)
-        benchmarks.append(Benchmark(name, journal, tuple(requests), tuple(balanced)))
+        benchmarks.append(HeldOutItems(name, journal, tuple(requests), tuple(balanced)))
     return benchmarks
 
 

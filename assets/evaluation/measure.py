@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from statistics import fmean
 
 from inference.calls.ask import CallSite, ModelCalls
 from inference.calls.hashing import attempt_seed
@@ -18,6 +17,8 @@ from inference.generators import roles_of_prompt
 from inference.loop import Loop, conditioning_images
 from inference.roles import (
     Grader,
+    OutcomeGrade,
+    PlanGrade,
     PlanRequest,
     RequestOutcome,
     Roles,
@@ -29,11 +30,12 @@ from schemas.prompts import PromptRow
 from schemas.training import EvaluationRow
 from schemas.trajectories import ModelCallRow
 from training.rewards.generators import images_so_far
-from training.rewards.reward import Grades, neutral_step_reward, step_reward
+from training.rewards.reward import Grades
 from warehouse import EncodedImage, Home
 
 from ..core.profile import Profile
-from .items import Benchmark, StoredAttempt
+from .items import HeldOutItems, StoredAttempt
+from .metrics import RequestOfVariant, VerdictOfVariant, values_of
 from .variants import Variant
 
 ASSET = "evaluation"
@@ -48,7 +50,7 @@ class ItemResult:
 
 
 @dataclass(frozen=True)
-class BenchmarkResult:
+class VariantResult:
     rows: list[EvaluationRow]
     finals: dict[str, str]  # request -> sha256 of its last image
     calls: list[ModelCallRow]  # all that were made
@@ -60,9 +62,9 @@ async def evaluate_variant(
     grader: Grader | None,
     variant: Variant,
     roles: Roles,
-    benchmark: Benchmark,
+    benchmark: HeldOutItems,
     progress: Progress,
-) -> BenchmarkResult:
+) -> VariantResult:
     """Evaluate a variant, whose agents are in `roles`, on a benchmark.
 
     Plans are measured where it has a planner, verdicts and rewritten prompts where it has a
@@ -100,11 +102,11 @@ async def evaluate_variant(
             for metric, value in result.values.items()
         ]
         finals = {result.item_id: result.final for result in results if result.final}
-        return BenchmarkResult(rows, finals, calls.ledger())
+        return VariantResult(rows, finals, calls.ledger())
 
 
 def _images_so_far(
-    home: Home, loop: LoopSettings, benchmark: Benchmark
+    home: Home, loop: LoopSettings, benchmark: HeldOutItems
 ) -> Mapping[str, Sequence[str]]:
     if loop.conditioning == "last":
         return {}
@@ -116,9 +118,7 @@ class _Measurement:
     """Makes values of a request (by running it) or of a stored attempt (by judging it).
 
     The seeds of redraws depend on the attempt alone, so that critics can be compared attempt by
-    attempt. The step reward is that of training (`training/rewards/reward.py`, the paper's form),
-    over attempts that deserve to be rejected: accepting one gains nothing. `refined_gain` counts
-    only those that were rejected, in points of the overall score. Both are means over `redraws`.
+    attempt.
     """
 
     calls: ModelCalls
@@ -143,10 +143,14 @@ class _Measurement:
             loop = Loop(self.calls, self.loop, row.prompt_id, plan, images)
             drawn, generator_calls = await self._run(loop)
             outcome = replace(outcome, images=tuple(drawn.items()))
-        values = await self._grades(outcome) | {"generator_calls": generator_calls}
-        known = {metric: float(value) for metric, value in values.items() if value is not None}
+        plan_grade, grade = PlanGrade(None, None), OutcomeGrade(None)
+        if self.grader and self.has_planner:
+            plan_grade = await self.grader.grade_plan(outcome)
+        if self.grader:
+            grade = await self.grader.grade_outcome(outcome)
+        measured = RequestOfVariant(plan_grade, grade, generator_calls)
         final = outcome.final.sha256 if outcome.final else None
-        return ItemResult(row.prompt_id, row.prompt_id, known, final)
+        return ItemResult(row.prompt_id, row.prompt_id, values_of(measured), final)
 
     async def _run(self, loop: Loop) -> tuple[dict[int, EncodedImage], int]:
         """Accepted (or exhausted) images by step, and the number of generator calls."""
@@ -162,32 +166,17 @@ class _Measurement:
             return {}, generator_calls
         return chosen, generator_calls
 
-    async def _grades(self, outcome: RequestOutcome) -> dict[str, float | None]:
-        """The grader's metrics; None where it cannot give one, none without a grader."""
-        grades: dict[str, float | None] = {}
-        if self.grader and self.has_planner:
-            plan_grade = await self.grader.grade_plan(outcome)
-            grades = {"plan_valid": plan_grade.valid, "plan_correct": plan_grade.correct}
-        if self.grader:
-            grade = await self.grader.grade_outcome(outcome)
-            grades |= {"final_success": grade.success, "criteria_met": grade.criteria_met}
-        return grades
-
     async def _measure_verdict(self, item: StoredAttempt) -> ItemResult:
         before = await self.calls.image(item.source_image) if item.source_image else None
         after = await self.calls.image(item.image)
         answer = await self.calls.judge(item.site, before, after, item.goal, item.rewritten)
         verdict = answer.answer
-        correct = float(verdict.accepted == item.truth)
-        if item.truth:
-            return ItemResult(item.item_id, item.prompt_id, {"verdict_accuracy_true": correct})
-        values = {"verdict_accuracy_false": correct, "step_reward": neutral_step_reward()}
-        if not verdict.accepted:
+        measured = VerdictOfVariant(item, verdict.accepted)
+        if not item.truth and not verdict.accepted:
             prompt = verdict.refined_prompt.strip() or item.rewritten or item.goal
-            grades = [await self._redraw(item, before, prompt, n) for n in range(self.redraws)]
-            values["step_reward"] = fmean(step_reward(item.grades, each) for each in grades)
-            values["refined_gain"] = fmean(each.overall - item.grades.overall for each in grades)
-        return ItemResult(item.item_id, item.prompt_id, values)
+            redraws = [await self._redraw(item, before, prompt, n) for n in range(self.redraws)]
+            measured = replace(measured, redraws=redraws)
+        return ItemResult(item.item_id, item.prompt_id, values_of(measured))
 
     async def _redraw(
         self, item: StoredAttempt, before: EncodedImage | None, prompt: str, number: int

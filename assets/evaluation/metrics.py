@@ -1,30 +1,80 @@
-"""Metrics of an evaluation, and its rows as means and differences with intervals, as tables."""
+"""Metrics of an evaluation, and its rows as means and differences with intervals, as tables.
+
+A metric is an entry of `METRICS` with the function that gives it.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from operator import attrgetter
+from statistics import fmean
 from typing import Any, Literal
 
+from inference.roles import OutcomeGrade, PlanGrade
 from schemas.training import EvaluationRow
+from training.rewards.reward import Grades, neutral_step_reward, step_reward
 
 from ..core.statistics import Interval, Observation, Values, clustered_interval, paired_difference
+from .items import StoredAttempt
 from .settings import EvaluationSettings
 from .variants import NEW_CRITIC, NEW_PLANNER, PROMOTED, VARIANTS
 
 
 @dataclass(frozen=True)
+class RequestOfVariant:
+    """A request that a variant has run; None: nobody says it, or there is no plan to draw."""
+
+    plan: PlanGrade
+    outcome: OutcomeGrade
+    generator_calls: int | None
+
+
+@dataclass(frozen=True)
+class VerdictOfVariant:
+    """A verdict on a stored attempt; `redraws`: grades of its new prompt's images, if it counts."""
+
+    attempt: StoredAttempt
+    accepted: bool
+    redraws: Sequence[Grades] = ()
+
+
+def _step_reward(verdict: VerdictOfVariant) -> float | None:
+    """That of training, in the paper's form; accepting what deserves a rejection gains nothing."""
+    if verdict.attempt.truth:
+        return None
+    gains = [step_reward(verdict.attempt.grades, each) for each in verdict.redraws]
+    return fmean(gains) if gains else neutral_step_reward()
+
+
+def _refined_gain(verdict: VerdictOfVariant) -> float | None:
+    """In points of the overall score, of rejections alone."""
+    gains = [each.overall - verdict.attempt.grades.overall for each in verdict.redraws]
+    return fmean(gains) if gains else None
+
+
+def _right_about_good(verdict: VerdictOfVariant) -> bool | None:
+    return verdict.accepted if verdict.attempt.truth else None
+
+
+def _right_about_bad(verdict: VerdictOfVariant) -> bool | None:
+    return None if verdict.attempt.truth else not verdict.accepted
+
+
+@dataclass(frozen=True)
 class Metric:
-    """What is measured of a request or of a stored attempt.
+    """What is measured of a request (`RequestOfVariant`) or a stored attempt (`VerdictOfVariant`).
 
     Args:
         source: who gives it: any grader, a judge by rubrics alone, a critic's verdict, or the run.
-        low, high: its range, of which a `binary` one has only the ends.
+        of: its value; None: it has none.
         label: column of README's table; None: not in it.
+        low, high: its range, of which a `binary` one has only the ends.
     """
 
     name: str
     source: Literal["grader", "judge", "verdict", "run"]
+    of: Callable[[Any], float | None]
     label: str | None = None
     low: float = 0.0
     high: float = 1.0
@@ -35,22 +85,30 @@ class Metric:
 
 
 SUCCESS = "final_success"
-ACCURACY = {True: "verdict_accuracy_true", False: "verdict_accuracy_false"}  # by correct verdict
 _GOOD, _BAD = "good pictures judged right", "bad pictures judged right"
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("plan_valid", "grader", binary=True),
-        Metric("plan_correct", "grader", "plans right", binary=True),
-        Metric(ACCURACY[True], "verdict", _GOOD, binary=True),
-        Metric(ACCURACY[False], "verdict", _BAD, binary=True),
-        Metric("step_reward", "verdict", "step reward", low=-1.0),
-        Metric("refined_gain", "verdict", low=-10.0, high=10.0),
-        Metric(SUCCESS, "grader", "sequences that end as requested", binary=True),
-        Metric("criteria_met", "judge"),
-        Metric("generator_calls", "run", high=inf),
-    )
-}
+_ENDS = "sequences that end as requested"
+_ALL = (
+    Metric("plan_valid", "grader", attrgetter("plan.valid"), binary=True),
+    Metric("plan_correct", "grader", attrgetter("plan.correct"), "plans right", binary=True),
+    Metric("verdict_accuracy_true", "verdict", _right_about_good, _GOOD, binary=True),
+    Metric("verdict_accuracy_false", "verdict", _right_about_bad, _BAD, binary=True),
+    Metric("step_reward", "verdict", _step_reward, "step reward", low=-1.0),
+    Metric("refined_gain", "verdict", _refined_gain, low=-10.0, high=10.0),
+    Metric(SUCCESS, "grader", attrgetter("outcome.success"), _ENDS, binary=True),
+    Metric("criteria_met", "judge", attrgetter("outcome.criteria_met")),
+    Metric("generator_calls", "run", attrgetter("generator_calls"), high=inf),
+)
+METRICS = {metric.name: metric for metric in _ALL}
+
+
+def values_of(measured: RequestOfVariant | VerdictOfVariant) -> dict[str, float]:
+    """Metric -> value, of those that it has."""
+    is_verdict = isinstance(measured, VerdictOfVariant)
+    own = (metric for metric in _ALL if (metric.source == "verdict") == is_verdict)
+    values = {metric.name: metric.of(measured) for metric in own}
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
 # Pairs of variants that differ in one thing; the first is expected to be better.
 PAIRS = (
     ("planner_sft", "generator_only"),

@@ -34,7 +34,7 @@ from ..core.statistics import Interval
 from ..trajectories.contact_sheet import contact_sheet
 from .agents import AgentFactory
 from .grading import describe_grader, open_grader
-from .items import Benchmark, is_test, load_benchmarks, pack_name
+from .items import HeldOutItems, is_test, load_benchmarks, pack_name
 from .measure import ASSET, evaluate_variant
 from .metrics import SUCCESS, Summary, differences_table, means_table
 from .paper import TABLE_5
@@ -52,7 +52,7 @@ class VariantComparison:
     seed); `calls`: by id.
     """
 
-    benchmarks: list[Benchmark]
+    benchmarks: list[HeldOutItems]
     variants: list[Variant]
     rows: list[EvaluationRow] = field(default_factory=list)
     finals: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)

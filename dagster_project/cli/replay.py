@@ -91,8 +91,8 @@ def _print_report(console: "Console", report: "ReplayReport") -> None:
         console.print(
             f"{name}: of {changes.recorded} draws it saves {changes.saved}, and stops "
             f"{changes.too_early} too early; {changes.wasted} good images would be drawn again. "
-            f"Agreement with the recorded verdicts {_cell(found and found.share)}, "
-            f"kappa {_cell(found and found.kappa)}.",
+            f"Agreement with the recorded verdicts {_cell(found.share if found else None)}, "
+            f"kappa {_cell(found.kappa if found else None)}.",
             soft_wrap=True,
         )
 

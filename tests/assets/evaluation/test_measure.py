@@ -9,8 +9,8 @@ import pytest
 
 from assets.core.profile import load_profile
 from assets.evaluation.agents import AcceptAllCritic, PassthroughPlanner
-from assets.evaluation.items import Benchmark, is_test, load_benchmarks, part_of
-from assets.evaluation.measure import BenchmarkResult, evaluate_variant
+from assets.evaluation.items import HeldOutItems, is_test, load_benchmarks, part_of
+from assets.evaluation.measure import VariantResult, evaluate_variant
 from assets.evaluation.metrics import Summary
 from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.variants import Variant
@@ -39,7 +39,7 @@ ROLES = {
 }
 
 
-def heldout(home: Home) -> Benchmark:
+def heldout(home: Home) -> HeldOutItems:
     """All items of split heldout, of both parts, so that few requests have many items."""
     dev, test, _ = load_benchmarks(home, "sketchbook", EvaluationSettings(), 9.0)
     requests, attempts = dev.requests + test.requests, dev.attempts + test.attempts
@@ -53,8 +53,8 @@ def evaluate(
     redraws: int = 1,
     grader=EXACT,
     loop: LoopSettings | None = None,
-    items: Benchmark | None = None,
-) -> BenchmarkResult:
+    items: HeldOutItems | None = None,
+) -> VariantResult:
     roles = roles or ROLES[variant.name]
     settings = {
         "loop": loop or LoopSettings(),
@@ -72,19 +72,19 @@ def evaluated_home(sample_template, tmp_path_factory) -> Home:
 
 
 @pytest.fixture(scope="module")
-def evaluated(evaluated_home) -> dict[str, BenchmarkResult]:
+def evaluated(evaluated_home) -> dict[str, VariantResult]:
     """Three variants on one home, which gives their answers again."""
     variants = (GENERATOR_ONLY, PLANNER_ONLY, FULL)
     return {each.name: evaluate(evaluated_home, each) for each in variants}
 
 
-def mean(result: BenchmarkResult, metric: str) -> float | None:
+def mean(result: VariantResult, metric: str) -> float | None:
     summary = Summary.of(result.rows, "sketchbook-heldout-dev", EvaluationSettings())
     interval = summary.mean(result.rows[0].variant, metric)
     return interval.mean if interval else None
 
 
-def metrics(result: BenchmarkResult) -> set[str]:
+def metrics(result: VariantResult) -> set[str]:
     return {row.metric for row in result.rows}
 
 
