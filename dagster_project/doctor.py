@@ -17,7 +17,7 @@ from assets.core.profile import PostgresSettings, Profile, load_profile
 from assets.core.stage_needs import StageNeeds, disk_needed, needs_text, stage_needs
 from inference.agent_prompts.templates import SUFFIX, version_of
 from inference.backends.backend import Finding
-from inference.backends.checkpoint.backend import CheckpointSettings
+from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.diffusers.backend import check_pipeline
 from inference.backends.model_files import cached_file, download_command
 from inference.backends.providers.api import ApiSettings
@@ -190,7 +190,7 @@ def _backends(profile: Profile, home: Home) -> Iterator[Finding]:
     if servers:
         yield _package("ray", "cluster")
     yield from (check_pipeline(server.pipeline) for server in servers if server.pipeline)
-    for prompt in profile.section(CheckpointSettings).agent_prompts.items():
+    for prompt in profile.section(CheckpointBackend).agent_prompts.items():
         name, file = prompt
         role = name.partition("_")[0]
         if getattr(profile.roles, role) == "checkpoint":

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from inference.backends.checkpoint.backend import CheckpointSettings
+from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.checkpoint.manifest import is_at_hub_alone
 from inference.backends.factory import Backends
 from inference.environments import gpus
@@ -202,7 +202,7 @@ class Profile(Backends):
         """
         values = _with_endpoints(self.model_dump(), lambda endpoint: {**endpoint, "key": None})
         for role in ("planner", "critic"):
-            reference = getattr(self.section(CheckpointSettings), role) or ""
+            reference = getattr(self.section(CheckpointBackend), role) or ""
             if getattr(self.roles, role) != "checkpoint" or not is_at_hub_alone(reference):
                 continue
             server = self.trained_server(role)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.backends.checkpoint.agents import CheckpointCritic, CheckpointPlanner
-from inference.backends.checkpoint.backend import CheckpointSettings
+from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.checkpoint.manifest import AgentRole
 from inference.backends.checkpoint.model import CheckpointModel
 from inference.roles import Plan, PlanRequest, PlanStep, Roles, Verdict
@@ -82,7 +82,7 @@ class AgentFactory:
     def _model(self, folder: Path) -> CheckpointModel:
         if folder not in self._models:
             self._models[folder] = CheckpointModel(
-                folder, self.foundry.settings.section(CheckpointSettings)
+                folder, self.foundry.settings.section(CheckpointBackend)
             )
         return self._models[folder]
 

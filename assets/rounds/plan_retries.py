@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from inference.backends.checkpoint.agents import CheckpointPlanner
-from inference.backends.checkpoint.backend import CheckpointSettings
+from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.checkpoint.model import CheckpointModel
 from inference.calls.ask import CallSite, PlanSamples
 from inference.calls.progress import Progress
@@ -76,7 +76,7 @@ def plan_sampler(foundry: FoundryResource, plan: RoundPlan) -> PlanSampler:
     """
     folder = CheckpointRegistry(foundry.home).usable_folder(PLANNER, plan.planner)
     return CheckpointPlanner(
-        CheckpointModel(folder, foundry.settings.section(CheckpointSettings)), "sampled"
+        CheckpointModel(folder, foundry.settings.section(CheckpointBackend)), "sampled"
     )
 
 

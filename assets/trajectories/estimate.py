@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import NamedTuple
 
-from inference.backends.checkpoint.backend import CheckpointSettings
+from inference.backends.checkpoint.model import CheckpointSettings
 from inference.backends.diffusers.backend import DiffusersBackend
 from inference.backends.diffusers.registry import DiffusersSettings
 from inference.backends.images.settings import ImagesGeneratorModel

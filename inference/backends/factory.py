@@ -28,7 +28,7 @@ from ..roles import Roles
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
 from .backend import SECTIONS, BackendSettings, backends_of, load_sections
-from .checkpoint.backend import CheckpointSettings
+from .checkpoint.backend import CheckpointBackend
 from .checkpoint.manifest import AgentRole, Answers, resolve
 from .providers.api import ApiSettings
 from .providers.settings import BudgetSettings, ChatModel, EndpointSettings, Price, RemoteModel
@@ -182,7 +182,7 @@ class BackendsBase(ConfigModel):
 
         if self.trained_server(role):
             return self.served_agent(role, reference, home)
-        settings = self.section(CheckpointSettings).model_copy(update={role: reference})
+        settings = self.section(CheckpointBackend).model_copy(update={role: reference})
         return checkpoint_agents([role], settings, home)[role]
 
     def served_agent(
@@ -195,12 +195,12 @@ class BackendsBase(ConfigModel):
         assert name is not None
         server = cast(AgentServer, self.servers[name])
         folder = resolve(reference, role, home)
-        prompts = self.section(CheckpointSettings).agent_prompts
+        prompts = self.section(CheckpointBackend).agent_prompts
         return served_agent(role, folder, name, server, home, prompts, answers)
 
     def trained_server(self, role: Role) -> str | None:
         """Name of the server of trained agents of a role; None: they run in this process."""
-        if self.section(CheckpointSettings).in_process:
+        if self.section(CheckpointBackend).in_process:
             return None
         for name, server in self.servers.items():
             if isinstance(server, AgentServer) and server.trained == role:

@@ -13,8 +13,8 @@ from dagster_project.definitions import ASSETS
 from dagster_project.run import QUIET
 from inference.agent_prompts.templates import critic_prompt, version_of
 from inference.backends.checkpoint.agents import checkpoint_agents
-from inference.backends.checkpoint.backend import CheckpointSettings
 from inference.backends.checkpoint.manifest import read_manifest
+from inference.backends.checkpoint.model import CheckpointSettings
 from inference.roles import qualified_name
 from tests.dagster_project.conftest import TINY_PROFILE, copy_lake
 from tests.helpers.fake_launcher import FakeLauncher

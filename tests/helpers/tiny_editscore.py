@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.editscore.backend import EditScoreSettings
-from inference.backends.editscore.scorer import load, prompt_texts
+from inference.backends.editscore.scorer import EditScoreSettings, load, prompt_texts
 from tests.helpers.tiny_model import build_untrained
 from warehouse import EncodedImage
 

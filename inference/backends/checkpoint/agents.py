@@ -20,11 +20,10 @@ from ...servers.settings import AgentServer, ServerSpec
 from ..openai.backend import OpenAISettings
 from ..providers.factory import remote_agents
 from ..providers.settings import AgentModel, EndpointSettings
-from .backend import CheckpointSettings
 from .constrained import FORM_TOKENS
 from .encoding import AgentQuery, Decoding
 from .manifest import AgentRole, Answers, CheckpointError, PromptName, read_manifest, resolve
-from .model import CheckpointModel
+from .model import CheckpointModel, CheckpointSettings
 
 _Answer = TypeVar("_Answer")
 

@@ -2,57 +2,23 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, cast, get_args
-
-from pydantic import Field, field_validator
+from typing import Any, cast
 
 from schemas.trajectories import Role
-from schemas.yaml_config import added_field
 from warehouse import Home
 
-from ...agent_prompts.templates import prompts_of
 from ..backend import Backends, BackendSettings, Finding, register
-from ..model_files import BatchTokens
-from .manifest import AgentRole, PromptName, is_unpinned, resolve
-
-_REFERENCE = (
-    "`promoted`, `name@version` of the table `checkpoints`, a folder, or an id at Hugging Face "
-    "(owner/name, owner/name@revision)"
-)
+from .manifest import AgentRole, is_unpinned, resolve
+from .model import CheckpointSettings
 
 
 @register
-class CheckpointSettings(BackendSettings):
+class CheckpointBackend(CheckpointSettings, BackendSettings):
     """Planner and critic from Hugging Face checkpoints, in this process or at a server."""
 
     backend = "checkpoint"
     summary = "Trained planner and critic, where `roles` names backend checkpoint"
     plays = ("planner", "critic")
-
-    planner: str | None = Field("promoted", description=f"The planner: {_REFERENCE}")
-    critic: str | None = Field("promoted", description=f"The critic: {_REFERENCE}")
-    agent_prompts: dict[PromptName, str] = added_field(
-        {},
-        description="Agent prompts of models that were not trained here, as the authors' released "
-        "ones: critic, planner_text, planner_interleaved -> name or .jinja file; or a folder with "
-        "such files",
-    )
-    in_process: bool = added_field(
-        False, description="They run in this process, also where `servers` has one for them"
-    )
-    device: str = Field(
-        "auto", description="cpu, cuda, cuda:1, ...; auto: cuda where there is one (in bfloat16)"
-    )
-    batch: int = Field(64, ge=1, description="The most questions answered at once")
-    batch_tokens: BatchTokens = 131_072
-    gather_seconds: float = Field(
-        0.005, ge=0, description="How long the first question of a batch waits for others"
-    )
-
-    @field_validator("agent_prompts", mode="before")
-    @classmethod
-    def _of_a_folder(cls, given: Any) -> Any:
-        return prompts_of(given, get_args(PromptName))
 
     def build(self, roles: Sequence[Role], backends: Backends, home: Home) -> Mapping[Any, Any]:
         from .agents import checkpoint_agents

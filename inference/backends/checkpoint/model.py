@@ -1,4 +1,4 @@
-"""Models in memory that answer queries in batches."""
+"""Models in memory that answer queries in batches, and the settings of backend `checkpoint`."""
 
 import threading
 from collections import defaultdict
@@ -6,26 +6,62 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from PIL import Image
+from pydantic import Field, field_validator
 
 from schemas import BadImageError
+from schemas.yaml_config import ConfigModel, added_field
 from warehouse.storage import first_line
 
+from ...agent_prompts.templates import prompts_of
 from ...calls.batching import Batcher
 from ...calls.call_context import report_usage
 from ...roles import UnusableAnswerError
 from .. import torch_cpu_shim
-from ..model_files import device_and_dtype
+from ..model_files import BatchTokens, device_and_dtype
 from ..providers.structured import CompletionResult
-from .backend import CheckpointSettings
 from .constrained import Forms, FormSampler
 from .decoding import Sampler, Sampling, SeededSampler, decode
 from .encoding import AgentQuery, Decoding, Encoder, Prompt, PromptLayout, resize_to_pixels
-from .manifest import CheckpointError, PixelLimits, read_manifest
+from .manifest import CheckpointError, PixelLimits, PromptName, read_manifest
 
 _TOP_K = 50  # the default of transformers
+
+_REFERENCE = (
+    "`promoted`, `name@version` of the table `checkpoints`, a folder, or an id at Hugging Face "
+    "(owner/name, owner/name@revision)"
+)
+
+
+class CheckpointSettings(ConfigModel):
+    """Planner and critic from Hugging Face checkpoints, in this process."""
+
+    planner: str | None = Field("promoted", description=f"The planner: {_REFERENCE}")
+    critic: str | None = Field("promoted", description=f"The critic: {_REFERENCE}")
+    agent_prompts: dict[PromptName, str] = added_field(
+        {},
+        description="Agent prompts of models that were not trained here, as the authors' released "
+        "ones: critic, planner_text, planner_interleaved -> name or .jinja file; or a folder with "
+        "such files",
+    )
+    in_process: bool = added_field(
+        False, description="They run in this process, also where `servers` has one for them"
+    )
+    device: str = Field(
+        "auto", description="cpu, cuda, cuda:1, ...; auto: cuda where there is one (in bfloat16)"
+    )
+    batch: int = Field(64, ge=1, description="The most questions answered at once")
+    batch_tokens: BatchTokens = 131_072
+    gather_seconds: float = Field(
+        0.005, ge=0, description="How long the first question of a batch waits for others"
+    )
+
+    @field_validator("agent_prompts", mode="before")
+    @classmethod
+    def _of_a_folder(cls, given: Any) -> Any:
+        return prompts_of(given, get_args(PromptName))
 
 
 @dataclass(frozen=True)

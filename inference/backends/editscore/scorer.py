@@ -10,8 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from PIL import Image
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field, model_validator
 
+from schemas.yaml_config import ConfigModel
 from warehouse import EncodedImage
 from warehouse.storage import first_line
 
@@ -21,14 +22,13 @@ from ...roles import BackendError, Score, UnusableAnswerError
 from ..checkpoint.decoding import Sampling
 from ..checkpoint.encoding import AgentQuery, PromptLayout, resize_to_pixels
 from ..checkpoint.model import BatchedModel, LoadedModel, load_encoder, load_weights
-from ..model_files import device_and_dtype, weights_revision
+from ..model_files import BatchTokens, Device, DType, device_and_dtype, weights_revision
 from ..providers.structured import (
     AnswerFormatError,
     CompletionResult,
     StructuredAnswer,
     parse_answer,
 )
-from .backend import EditScoreSettings
 
 SEMANTICS, QUALITY = "semantics", "quality"
 _OWN_PROMPTS = {SEMANTICS: "editscore-semantics", QUALITY: "editscore-quality"}
@@ -44,6 +44,63 @@ _LAYOUTS = {
 }
 # The model's own image processor chooses the size; only sizes that it rejects are changed.
 _ANY_SIZE = partial(resize_to_pixels, least=1, most=sys.maxsize)
+
+
+# Of the default model. For its adapter no commit was found in public code: it is not pinned.
+_REVISION = "0c351dd01ed87e9c1b53cbc748cba10e6187ff3b"
+
+
+class EditScoreSettings(ConfigModel):
+    """An open edit-reward model in this process; the defaults of sampling are its authors'."""
+
+    model: str = Field(
+        "Qwen/Qwen3-VL-8B-Instruct",
+        description="Qwen3-VL or Qwen2.5-VL: a Hugging Face id, or a folder",
+    )
+    revision: str | None = Field(
+        None,
+        description="Commit, tag or branch of it; null: of the default model a fixed commit, of "
+        "others the newest",
+    )
+    adapter: str | None = Field(
+        "EditScore/EditScore-Qwen3-VL-8B-Instruct",
+        description="Its low-rank weights, likewise; null: they are merged into the model",
+    )
+    adapter_revision: str | None = Field(None, description="Commit, tag or branch of them")
+    prompts: Path | None = Field(
+        None,
+        description="Folder with the prompts it was trained on: `semantics.txt`, in which "
+        "`<instruction>` stands for the step's goal, and `quality.txt`; null: our own prompts",
+    )
+    score_range: float = Field(25, gt=0, description="Its highest rating")
+    samples: int = Field(
+        4, ge=1, description="Answers to each prompt, of which the mean counts (authors: 1 or 4)"
+    )
+    temperature: float = Field(0.7, gt=0, description="Of an answer's sampling")
+    top_p: float = Field(
+        0.9, gt=0, le=1, description="Share of the probability that is sampled from"
+    )
+    top_k: int = Field(20, ge=1, description="Tokens that are sampled from, at most")
+    seed: int = Field(42, description="Of the first sample; the next ones follow it")
+    max_new_tokens: int = Field(512, ge=1, description="Tokens of an answer at most")
+    device: Device = "auto"
+    dtype: DType = "auto"
+    batch: int = Field(
+        32,
+        ge=1,
+        description="Prompts answered at once, at most; an attempt has two per sample, and "
+        "`limits.agents` attempts are under way",
+    )
+    batch_tokens: BatchTokens = 131_072
+    gather_seconds: float = Field(
+        0.02, ge=0, description="How long the first prompt of a batch waits for others"
+    )
+
+    @model_validator(mode="after")
+    def _pin_default_model(self) -> "EditScoreSettings":
+        if self.revision is None and self.model == type(self).model_fields["model"].default:
+            object.__setattr__(self, "revision", _REVISION)
+        return self
 
 
 @dataclass(frozen=True)

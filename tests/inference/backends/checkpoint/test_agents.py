@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from inference.backends.checkpoint.agents import CheckpointCritic, checkpoint_agents
-from inference.backends.checkpoint.backend import CheckpointSettings
-from inference.backends.checkpoint.model import CheckpointModel
+from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
 from inference.calls.call_context import Usage, collect_usage
 from inference.roles import Critic, Planner, PlanRequest, UnusableAnswerError
 from inference.settings import Limits, LoopSettings

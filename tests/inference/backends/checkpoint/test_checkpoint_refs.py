@@ -9,7 +9,6 @@ import pytest
 
 from inference.agent_prompts.templates import critic_prompt
 from inference.backends.checkpoint.agents import CheckpointCritic
-from inference.backends.checkpoint.backend import CheckpointSettings
 from inference.backends.checkpoint.decoding import Sampling
 from inference.backends.checkpoint.manifest import (
     MANIFEST_FILE,
@@ -17,7 +16,7 @@ from inference.backends.checkpoint.manifest import (
     read_manifest,
     resolve,
 )
-from inference.backends.checkpoint.model import CheckpointModel, _load
+from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings, _load
 from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.roles import qualified_name

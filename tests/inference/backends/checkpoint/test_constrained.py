@@ -6,10 +6,9 @@ import pytest
 
 from inference.agent_prompts.formatting import parse_plan, read_verdict
 from inference.backends.checkpoint.agents import CheckpointCritic, CheckpointPlanner
-from inference.backends.checkpoint.backend import CheckpointSettings
 from inference.backends.checkpoint.constrained import FORM_TOKENS
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.checkpoint.model import CheckpointModel
+from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
 from inference.roles import PlanRequest
 from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, critic_query
 from tests.inference.scripted_world import tiny_image

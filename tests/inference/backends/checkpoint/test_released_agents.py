@@ -12,9 +12,8 @@ import pytest
 
 from inference.agent_prompts.importing import import_prompts
 from inference.backends import torch_cpu_shim
-from inference.backends.checkpoint.backend import CheckpointSettings
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.checkpoint.model import CheckpointModel
+from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
 from inference.backends.openai.backend import chat_arguments
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from inference.backends.providers.settings import AgentModel

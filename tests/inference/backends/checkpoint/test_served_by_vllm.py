@@ -16,8 +16,8 @@ from PIL import Image
 
 from inference.agent_prompts.formatting import critic_answer
 from inference.backends.checkpoint.agents import checkpoint_agents
-from inference.backends.checkpoint.backend import CheckpointSettings
 from inference.backends.checkpoint.manifest import MANIFEST_FILE
+from inference.backends.checkpoint.model import CheckpointSettings
 from inference.backends.factory import Backends
 from inference.backends.openai.backend import OpenAIAdapter
 from inference.backends.providers.chat import ChatTurn, CompletionRequest

@@ -6,8 +6,7 @@ import os
 import pytest
 
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.editscore.backend import EditScoreSettings
-from inference.backends.editscore.scorer import EditScoreScorer
+from inference.backends.editscore.scorer import EditScoreScorer, EditScoreSettings
 from inference.roles import BackendError, Score, Scorer, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard, score_shard
