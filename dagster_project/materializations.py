@@ -45,7 +45,7 @@ def latest_materializations(
     )
     runs = _runs_of_events(instance, asset)
     newest = {name: (event, runs[event]) for name, event in events.items() if event in runs}
-    file = SqliteFile(home.dagster / "materializations.sqlite", [_CREATE], durable=False)
+    file = SqliteFile(home.dagster / "materializations.sqlite", _CREATE, durable=False)
     known = _load(file, asset)
     found = {
         name: known[name] for name in newest if name in known and known[name][:2] == newest[name]

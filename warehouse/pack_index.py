@@ -19,10 +19,10 @@ from .sqlite_file import SqliteFile
 from .storage import Storage
 
 _TABLES = (
-    "CREATE TABLE IF NOT EXISTS packs (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+    "CREATE TABLE packs (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
     # An image may be in two packs while one of them is rewritten.
     """
-    CREATE TABLE IF NOT EXISTS images (
+    CREATE TABLE images (
         sha256 BLOB NOT NULL,
         pack INTEGER NOT NULL,
         start INTEGER NOT NULL,
@@ -49,12 +49,12 @@ class PackIndex:
 
     Args:
         packs: the folder of the packs.
-        cache: the SQLite file; one that is damaged is made again.
+        cache: the SQLite file; one that is damaged, or of another version, is made again.
     """
 
     def __init__(self, packs: Storage, cache: Path) -> None:
         self.packs, self._path = packs, cache
-        self._file = SqliteFile(cache, (_TABLES,), durable=False)
+        self._file = SqliteFile(cache, _TABLES, durable=False)
         self._listed: object = None  # what the folder looked like when it was last listed
         self._is_empty = True
         self._refreshing = threading.Lock()
@@ -85,7 +85,7 @@ class PackIndex:
                 try:
                     self._update(names)
                 except StorageError as error:
-                    if "is damaged" not in str(error) or not str(error).startswith(str(self._path)):
+                    if not str(error).startswith(str(self._path)):
                         raise
                     self._path.unlink()
                     self._update(names)

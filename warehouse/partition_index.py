@@ -43,7 +43,7 @@ class PartitionIndex:
     """The index at `path`; None (lakes in memory): nothing is remembered."""
 
     def __init__(self, path: Path | None) -> None:
-        self._file = SqliteFile(path, [_CREATE], durable=False) if path else None
+        self._file = SqliteFile(path, _CREATE, durable=False) if path else None
 
     def resolve(
         self,

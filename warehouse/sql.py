@@ -121,7 +121,7 @@ def verify_referenced(home: Home, sql: str) -> None:
         for table in tables:
             home.lake.check(table)
         return
-    memory = SqliteFile(home.local / "verified.sqlite", [(_CREATE_TABLE,)], durable=False)
+    memory = SqliteFile(home.local / "verified.sqlite", [_CREATE_TABLE], durable=False)
     known = _known_states(memory)
     changed = [each for table in tables for each in _states(home, table) if each[0] not in known]
     with ThreadPoolExecutor(_THREADS) as pool:

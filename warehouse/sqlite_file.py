@@ -8,13 +8,11 @@ of the schema (`application_id`).
 import sqlite3
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from schemas import StorageError
-
-Migration = tuple[str, ...] | Callable[[sqlite3.Connection], object]
 
 _BUSY_SECONDS = 30
 _SCHEMA_SQL = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
@@ -25,9 +23,7 @@ class SqliteFile:
     """A SQLite file, created by its first use; every use is one transaction.
 
     Args:
-        migrations: SQL statements or functions; number N brings a file from `user_version` N to
-            N + 1. Files without a version are those of version 0, so the first one must accept
-            both an empty file and the tables that it creates.
+        tables: SQL statements that create its tables; their hash is its `user_version`.
         fast_commits: write-ahead log, and one connection until `close`: a commit does not wait for
             the disk, so that a power cut (but no kill) may lose the last ones.
         durable: False: a power cut (but no kill) may damage the file; for what can be made again,
@@ -35,14 +31,10 @@ class SqliteFile:
     """
 
     def __init__(
-        self,
-        path: Path,
-        migrations: Sequence[Migration],
-        fast_commits: bool = False,
-        durable: bool = True,
+        self, path: Path, tables: Sequence[str], fast_commits: bool = False, durable: bool = True
     ) -> None:
         self.path = path
-        self._migrations, self._fast_commits, self._durable = migrations, fast_commits, durable
+        self._tables, self._fast_commits, self._durable = tables, fast_commits, durable
         self._lock = threading.Lock()
         self._shared: sqlite3.Connection | None = None
 
@@ -51,7 +43,7 @@ class SqliteFile:
         """A transaction that nobody else writes in; an exception rolls it back.
 
         Raises:
-            StorageError: the file is damaged, of a newer version, or cannot be read or written.
+            StorageError: the file is damaged, of another version, or cannot be read or written.
         """
         with _storage_errors(self.path):
             if not self._fast_commits:
@@ -90,29 +82,25 @@ class SqliteFile:
                 connection.execute("PRAGMA synchronous = NORMAL")
             if not self._durable:
                 connection.execute("PRAGMA synchronous = OFF")
-            self._migrate(connection)
+            self._create_tables(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        newest = len(self._migrations)
-        if _version(connection) < newest:
+    def _create_tables(self, connection: sqlite3.Connection) -> None:
+        expected = _checksum(list(self._tables))
+        if not _version(connection):
             with _transaction(connection):
-                for migration in self._migrations[_version(connection) :]:
-                    if callable(migration):
-                        migration(connection)
-                        continue
-                    for statement in migration:
-                        connection.execute(statement)
+                for statement in () if _version(connection) else self._tables:
+                    connection.execute(statement)
                 if self._durable:
                     _add_checksums(connection)
-                connection.execute(f"PRAGMA user_version = {newest}")
-        if (version := _version(connection)) > newest:
+                connection.execute(f"PRAGMA user_version = {expected}")
+        if _version(connection) != expected:
             raise StorageError(
-                f"{self.path} has version {version}, this code reads up to {newest}: update "
-                "Interleave Foundry, or move the file away"
+                f"{self.path} was made by another version of Interleave Foundry: move it away and "
+                "start again; a new one is created, without what this one had"
             )
 
 
@@ -141,7 +129,6 @@ def _add_checksums(connection: sqlite3.Connection) -> None:
     for (table,) in tables:
         info = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
         columns = ", ".join(f'"{column[1]}"' for column in info)
-        connection.execute(f'DROP INDEX IF EXISTS "{table}_checksums"')
         connection.execute(
             f'CREATE INDEX "{table}_checksums" ON "{table}" (row_checksum({columns}))'
         )
@@ -149,8 +136,11 @@ def _add_checksums(connection: sqlite3.Connection) -> None:
 
 
 def _schema_checksum(connection: sqlite3.Connection) -> int:
-    schema = connection.execute(_SCHEMA_SQL).fetchall()
-    return zlib.crc32(repr(schema).encode()) & 0x7FFFFFFF  # `application_id` has a sign
+    return _checksum(connection.execute(_SCHEMA_SQL).fetchall())
+
+
+def _checksum(value: object) -> int:
+    return zlib.crc32(repr(value).encode()) & 0x7FFFFFFF  # the header's numbers have a sign
 
 
 @contextmanager

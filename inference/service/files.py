@@ -44,9 +44,9 @@ _FORM: Json = {
 
 
 _COLUMNS = "id, owner, created_at, filename, purpose, bytes"
-_CREATE_TABLE = (
+_CREATE_TABLES = (
     """
-    CREATE TABLE IF NOT EXISTS files (
+    CREATE TABLE files (
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
         owner TEXT NOT NULL,
@@ -57,7 +57,7 @@ _CREATE_TABLE = (
         content BLOB NOT NULL
     )
     """,
-    "CREATE INDEX IF NOT EXISTS owned ON files (owner, number)",
+    "CREATE INDEX owned ON files (owner, number)",
 )
 
 
@@ -91,7 +91,7 @@ class FileStore:
     """
 
     def __init__(self, home: Home) -> None:
-        self._file = SqliteFile(home.local / "service" / "files.sqlite", (_CREATE_TABLE,))
+        self._file = SqliteFile(home.local / "service" / "files.sqlite", _CREATE_TABLES)
 
     def add(
         self, owner: str, filename: str, purpose: str, content: bytes, quota: Quota

@@ -4,7 +4,6 @@ Images are stored by sha256 in `home.images`. A row is written when a request be
 settled; after a kill, rows that are not settled are those that were interrupted.
 """
 
-import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 
 import orjson
 
-from schemas import StorageError
 from warehouse import Home, ImageStore
 from warehouse.sqlite_file import SqliteFile
 
@@ -25,9 +23,9 @@ FILE = "service/library.sqlite"
 """Where the store is in a home's local folder."""
 
 _COLUMNS = "owner, request, status, events, key, body, resumable"
-_CREATE_TABLE = (
+_CREATE_TABLES = (
     """
-    CREATE TABLE IF NOT EXISTS responses (
+    CREATE TABLE responses (
         id TEXT PRIMARY KEY,
         owner TEXT NOT NULL,
         created_at REAL NOT NULL,
@@ -42,8 +40,8 @@ _CREATE_TABLE = (
         events BLOB
     )
     """,
-    "CREATE INDEX IF NOT EXISTS newest ON responses (owner, created_at)",
-    "CREATE UNIQUE INDEX IF NOT EXISTS keyed ON responses (owner, key) WHERE key IS NOT NULL",
+    "CREATE INDEX newest ON responses (owner, created_at)",
+    "CREATE UNIQUE INDEX keyed ON responses (owner, key) WHERE key IS NOT NULL",
 )
 
 
@@ -94,8 +92,7 @@ class ResponseStore:
 
     def __init__(self, home: Home) -> None:
         path, self._images = home.local / FILE, home.images
-        migrations = (_CREATE_TABLE, _check_version)
-        self._file = SqliteFile(path, migrations, fast_commits=True)
+        self._file = SqliteFile(path, _CREATE_TABLES, fast_commits=True)
         with self._file.transaction():
             pass  # creates the file, or raises before the first request
 
@@ -203,13 +200,6 @@ def _contains(words: str) -> tuple[str, list[str]]:
     """The condition of an owner's requests that contain all words, and the words."""
     terms = words.casefold().split()
     return " AND ".join(["owner = ?", *["instr(words, ?) > 0"] * len(terms)]), terms
-
-
-def _check_version(connection: sqlite3.Connection) -> None:
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(responses)")]
-    if "response" in columns:
-        message = "has responses of an earlier version, which cannot be read: move it away"
-        raise StorageError(f"{FILE} {message}")
 
 
 def _dump_request(stored: StoredResponse) -> bytes:

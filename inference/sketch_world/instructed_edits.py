@@ -125,7 +125,7 @@ class InstructedEdits:
                 return self._missing(clause.colour_of)
             colour = found[0].colour
         for thing in things if colour else ():
-            if self._is_new and not self._found(thing):
+            if self._is_implied(thing):
                 self._add([replace(thing, colour=colour)])
             else:
                 self._change(thing, lambda target: self._recolourings(target, str(colour)))
@@ -141,7 +141,7 @@ class InstructedEdits:
         if result.kind is None:
             return self._not_understood(results)
         for thing in things:
-            if self._is_new and not self._found(thing):
+            if self._is_implied(thing):
                 self._add([thing])
             self._change(thing, partial(self._replacements, result=result))
 
@@ -180,7 +180,7 @@ class InstructedEdits:
                 goes_to = replace(thing, area=clause.area, relation=clause.relation)
             else:
                 thing = replace(thing, area=None, relation=None)
-            if self._is_new and not self._found(thing):
+            if self._is_implied(thing):
                 self._add([goes_to])
             else:
                 self._change(thing, partial(self._moves_of, goes_to=goes_to))
@@ -281,6 +281,10 @@ class InstructedEdits:
             for anchor_cell in anchors
             if anchor_cell is not None and is_in_direction(cell, direction, anchor_cell)
         )
+
+    def _is_implied(self, thing: NounPhrase) -> bool:
+        """Whether it has to be drawn first: "paint a house blue", of a new picture."""
+        return self._is_new and thing.kind is not None and not self._found(thing)
 
     def _found(self, thing: NounPhrase) -> list[Target]:
         """The things of the scene that a phrase may mean."""

@@ -48,31 +48,31 @@ def packs(home: Home) -> list[str]:
 
 
 def test_images_and_journals_of_a_finished_shard_are_packed(any_home):
-    names = fill(any_home, 20)
-    before = list(any_home.journal("plans", SHARD).records())
+    """A home that was open before finds them; its journals go on."""
+    names = fill(any_home, 5)
+    reader, before = Home(any_home.root), list(any_home.journal("plans", SHARD).records())
+    assert reader.images.exists(names[0])
     (planned,) = compact(any_home, dry_run=True)
-    assert len(files(any_home)) == 20 and not packs(any_home)
+    assert len(files(any_home)) == 5 and not packs(any_home)
     (done,) = compact(any_home)
-    assert done == planned and (done.images, done.journals) == (20, 2)
+    assert done == planned and (done.images, done.journals) == (5, 2)
     assert not files(any_home) and len(packs(any_home)) == 1
-    for home in (any_home, Home(any_home.root)):
-        assert [home.images.get(name) for name in names] == [picture(n) for n in range(20)]
+    for home in (reader, Home(any_home.root)):
+        assert [home.images.get(name) for name in names] == [picture(n) for n in range(5)]
         assert all(map(home.images.exists, names)) and not home.images.exists("0" * 64)
         assert {name for name, _ in home.images.stored()} == set(names)
         assert list(home.journal("plans", SHARD).records()) == before
         assert home.journals("plans") == [SHARD]
-    assert list(compact(any_home)) == []
-
-
-def test_a_home_that_was_open_before_finds_packed_images(any_home):
-    names = fill(any_home, 3)
-    reader = Home(any_home.root)
-    assert reader.images.exists(names[0])
-    list(compact(any_home))
-    assert reader.images.get(names[0]) == picture(0)
-    assert all(map(reader.images.exists, names))
     with pytest.raises(BadImageError, match="is missing"):
         reader.images.get("0" * 64)
+    assert list(compact(any_home)) == []
+    more = {"call": {"role": "critic"}, "answer": {}}
+    with any_home.journal("plans", SHARD) as journal:
+        journal.append(more)
+    list(compact(any_home))
+    assert list(any_home.journal("plans", SHARD).records()) == [*before, more]
+    any_home.journal("plans", SHARD).remove()
+    assert list(any_home.journal("plans", SHARD).records()) == []
 
 
 def test_an_image_of_several_shards_is_in_one_pack(home):
@@ -89,18 +89,6 @@ def test_shards_that_are_written_or_unfinished_are_left_alone(home):
     with home.journal("scores", SHARD):
         assert list(compact(home)) == []
     assert len(files(home)) == 4
-
-
-def test_journals_go_on_after_they_were_compressed(any_home):
-    fill(any_home, 2)
-    list(compact(any_home))
-    with any_home.journal("plans", SHARD) as journal:
-        journal.append({"call": {"role": "critic"}, "answer": {}})
-    list(compact(any_home))
-    roles = [record["call"]["role"] for record in any_home.journal("plans", SHARD).records()]
-    assert roles == ["generator", "generator", "critic"]
-    any_home.journal("plans", SHARD).remove()
-    assert list(any_home.journal("plans", SHARD).records()) == []
 
 
 def test_a_pack_is_read_by_datasets_duckdb_and_pyarrow(home, tmp_path):
@@ -134,9 +122,11 @@ def test_a_damaged_packed_image_is_named_and_replaced(home):
     assert len(files(home)) == 1
 
 
-def test_a_damaged_footer_is_one_line(home):
+def test_a_damaged_index_is_made_again_and_a_damaged_footer_is_one_line(home):
     names = fill(home, 5)
     list(compact(home))
+    home.images.index_file.write_bytes(b"not SQLite" * 1000)
+    assert Home(home.root).images.get(names[0]) == picture(0)
     file = Path(home.images.packs.packs.url(packs(home)[0]))
     content = bytearray(file.read_bytes())
     content[content.rindex(b"interleave.ranges") + 80] ^= 1
@@ -145,13 +135,6 @@ def test_a_damaged_footer_is_one_line(home):
     with pytest.raises(StorageError, match=r"footer of .*parquet is damaged") as error:
         Home(home.root).images.get(names[0])
     assert "\n" not in str(error.value)
-
-
-def test_a_damaged_index_is_made_again(home):
-    names = fill(home, 5)
-    list(compact(home))
-    home.images.index_file.write_bytes(b"not SQLite" * 1000)
-    assert Home(home.root).images.get(names[0]) == picture(0)
 
 
 def test_a_second_compaction_is_refused(home):

@@ -42,11 +42,11 @@ def test_images_without_references_are_removed_after_the_grace_period(home):
     assert all(map(home.images.exists, [*names, new]))
 
 
-def test_the_same_on_object_stores(s3_home):
-    names = fill(s3_home, 2)
-    lost = s3_home.images.put(picture(10))
-    assert collect(s3_home, grace=-1) == ["image"]
-    assert not s3_home.images.exists(lost) and all(map(s3_home.images.exists, names))
+def test_the_same_on_object_stores(memory_home):
+    names = fill(memory_home, 2)
+    lost = memory_home.images.put(picture(10))
+    assert collect(memory_home, grace=-1) == ["image"]
+    assert not memory_home.images.exists(lost) and all(map(memory_home.images.exists, names))
 
 
 def write_text(home: Home, sha256: str) -> None:

@@ -9,7 +9,7 @@ from warehouse import Home
 
 def test_a_local_root_holds_everything(tmp_path):
     home = Home(tmp_path / "home")
-    assert home.local == tmp_path / "home"
+    assert home.local == tmp_path / "home" == Home(f"file://{tmp_path}/home").local
     assert home.warehouse == tmp_path / "home/warehouse.duckdb"
     assert home.exports == tmp_path / "home/exports"
     assert home.dagster == tmp_path / "home/dagster"
@@ -23,10 +23,6 @@ def test_the_default_is_below_the_working_directory(tmp_path, monkeypatch):
     assert Home.from_env().local == tmp_path / ".interleave"
     monkeypatch.setenv("INTERLEAVE_HOME", str(tmp_path / "elsewhere"))
     assert Home.from_env().local == tmp_path / "elsewhere"
-
-
-def test_a_file_url_is_a_folder(tmp_path):
-    assert Home(f"file://{tmp_path}/home").local == tmp_path / "home"
 
 
 def test_a_remote_root_has_a_local_folder(tmp_path, monkeypatch):
@@ -45,12 +41,9 @@ def test_a_root_that_is_a_file_is_rejected(tmp_path):
         Home(tmp_path / "home/below").journal("plans", "s").append({})
 
 
-def test_an_unknown_protocol_is_rejected():
+def test_unknown_protocols_and_unsafe_shard_names_are_rejected(home):
     with pytest.raises(StorageError, match="Protocol not known: carrier-pigeon"):
         Home("carrier-pigeon://coop/stories")
-
-
-def test_unsafe_shard_names_are_rejected(home):
     for name in ("../x", "a/b", ""):
         with pytest.raises(StorageError, match="cannot name a file"):
             home.journal("plans", name)

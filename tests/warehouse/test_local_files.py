@@ -1,10 +1,9 @@
-"""Atomic writes, locks between processes, and SQLite files of several versions."""
+"""Atomic writes, locks between processes, and SQLite files."""
 
-import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -14,11 +13,7 @@ from warehouse.file_lock import exclusive_lock
 from warehouse.sqlite_file import SqliteFile
 from warehouse.verify import verify_database
 
-CREATE = ("CREATE TABLE IF NOT EXISTS words (word TEXT)", "INSERT INTO words VALUES ('a;b')")
-ADD_LENGTH = (
-    "ALTER TABLE words ADD COLUMN length INTEGER",
-    "UPDATE words SET length = length(word)",
-)
+CREATE = ("CREATE TABLE words (word TEXT)", "INSERT INTO words VALUES ('a;b')")
 
 
 def fail(draft) -> None:
@@ -88,47 +83,33 @@ with exclusive_lock(Path({str(path)!r}), Exception()):
         pass
 
 
-@pytest.mark.parametrize("fast_commits", [False, True])
-def test_every_use_is_one_transaction_of_several_threads(tmp_path, fast_commits):
-    file = SqliteFile(tmp_path / "words.sqlite", [CREATE], fast_commits)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda number: add(file, str(number)), range(20)))
-    with pytest.raises(RuntimeError), file.transaction() as connection:
-        connection.execute("DELETE FROM words")
-        raise RuntimeError
-    assert len(words(file)) == 21
-    file.close()
+def test_every_use_is_one_transaction_of_several_threads(tmp_path):
+    for fast_commits in (False, True):
+        file = SqliteFile(tmp_path / f"{fast_commits}.sqlite", CREATE, fast_commits)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(partial(add, file), map(str, range(20))))
+        with pytest.raises(RuntimeError), file.transaction() as connection:
+            connection.execute("DELETE FROM words")
+            raise RuntimeError
+        assert len(words(file)) == 21
+        file.close()
 
 
-def test_migrations_run_once_and_accept_files_without_a_version(tmp_path):
-    path = tmp_path / "words.sqlite"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE words (word TEXT)")
-    for _ in range(2):
-        file = SqliteFile(path, [CREATE, ADD_LENGTH])
-        with file.transaction() as connection:
-            assert connection.execute("SELECT * FROM words").fetchall() == [("a;b", 3)]
-    with pytest.raises(StorageError, match=r"words\.sqlite has version 2, this code reads up to 1"):
-        words(SqliteFile(path, [CREATE]))
-
-
-def test_a_failed_migration_changes_nothing(tmp_path):
+def test_files_that_are_damaged_or_of_another_version_are_named_with_a_remedy(tmp_path):
     path = tmp_path / "words.sqlite"
     with pytest.raises(StorageError, match="no such table: missing"):
-        words(SqliteFile(path, [CREATE, ("DELETE FROM words", "DELETE FROM missing")]))
-    assert words(SqliteFile(path, [CREATE])) == ["a;b"]
-
-
-def test_a_damaged_file_is_named_with_a_remedy(tmp_path):
-    path = tmp_path / "words.sqlite"
+        words(SqliteFile(path, [*CREATE, "DELETE FROM missing"]))
+    assert words(SqliteFile(path, CREATE)) == ["a;b"]
+    with pytest.raises(StorageError, match=r"words\.sqlite was made by another .*: move it away"):
+        words(SqliteFile(path, [*CREATE, "CREATE TABLE lengths (length INTEGER)"]))
     path.write_bytes(b"not a database" * 100)
     with pytest.raises(StorageError, match=r"words\.sqlite is damaged .*: move it away"):
-        words(SqliteFile(path, [CREATE]))
+        words(SqliteFile(path, CREATE))
 
 
 def test_a_changed_value_and_a_changed_schema_are_damage(tmp_path):
     path = tmp_path / "words.sqlite"
-    file = SqliteFile(path, [CREATE])
+    file = SqliteFile(path, CREATE)
     add(file, "ancient")
     assert verify_database(path) == []
     content = path.read_bytes()

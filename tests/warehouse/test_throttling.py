@@ -25,15 +25,15 @@ def throttled(s3_server, s3_home, monkeypatch):
 @pytest.mark.slow
 def test_a_throttled_store_loses_nothing(throttled, s3_home, attempts, image):
     home, throttle = throttled
-    written = home.lake.write(ATTEMPTS, attempts(20), "sketchbook-0000")
+    written = home.lake.write(ATTEMPTS, attempts(4), "sketchbook-0000")
     sha256 = home.images.put(image)
     with home.journal("plans", "sketchbook-0000") as journal, ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: journal.append({"number": number}), range(40)))
+        list(pool.map(lambda number: journal.append({"number": number}), range(16)))
     with home.journal("plans", "sketchbook-0000") as journal:
-        journal.append({"number": 40})
+        journal.append({"number": 16})
     assert throttle.throttled > 10 and throttle.answered > throttle.throttled
     for each in (home, s3_home):
         assert each.lake.content_hash(ATTEMPTS, "sketchbook-0000") == written.content_hash
         assert each.images.get(sha256) == image
         records = each.journal("plans", "sketchbook-0000").records()
-        assert sorted(record["number"] for record in records) == [*range(41)]
+        assert sorted(record["number"] for record in records) == [*range(17)]

@@ -18,6 +18,7 @@ from warehouse.views import connect, refresh_views
 COUNT = "SELECT count(*) AS n FROM attempts"
 
 
+@WITHOUT_S3
 def test_every_table_is_a_view_even_when_it_is_empty(any_home):
     with connect(any_home) as connection:
         for name, table in TABLES.items():

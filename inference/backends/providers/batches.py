@@ -34,8 +34,8 @@ _GetId = Callable[[], Awaitable[str]]
 _MAX_SEARCHED = 500
 
 _CREATE_TABLES = (
-    "CREATE TABLE IF NOT EXISTS batches (name TEXT PRIMARY KEY, id TEXT)",
-    "CREATE TABLE IF NOT EXISTS questions (digest TEXT PRIMARY KEY, name TEXT NOT NULL)",
+    "CREATE TABLE batches (name TEXT PRIMARY KEY, id TEXT)",
+    "CREATE TABLE questions (digest TEXT PRIMARY KEY, name TEXT NOT NULL)",
 )
 
 
@@ -43,7 +43,7 @@ class BatchStore:
     """Submitted batches and their requests, in an SQLite file."""
 
     def __init__(self, path: Path) -> None:
-        self._file = SqliteFile(path, [_CREATE_TABLES])
+        self._file = SqliteFile(path, _CREATE_TABLES)
 
     def add(self, name: str, digests: Sequence[str]) -> None:
         """Store a batch that is about to be submitted."""

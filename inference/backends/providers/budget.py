@@ -32,12 +32,9 @@ from ...roles import BackendError
 SPENDING_FILE = "spending.sqlite"
 
 _CREATE_TABLES = (
-    "CREATE TABLE IF NOT EXISTS spent (id INTEGER PRIMARY KEY, usd REAL NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS reserved "
-    "(name TEXT PRIMARY KEY, usd REAL NOT NULL, until REAL NOT NULL)",
-    "INSERT OR IGNORE INTO spent VALUES (1, 0)",
-)
-_CREATE_ALERTS = (
+    "CREATE TABLE spent (id INTEGER PRIMARY KEY, usd REAL NOT NULL)",
+    "CREATE TABLE reserved (name TEXT PRIMARY KEY, usd REAL NOT NULL, until REAL NOT NULL)",
+    "INSERT INTO spent VALUES (1, 0)",
     "CREATE TABLE alerts (usd REAL NOT NULL, share REAL NOT NULL, spent REAL NOT NULL, "
     "at REAL NOT NULL, PRIMARY KEY (usd, share))",
     "CREATE TABLE delivered (usd REAL NOT NULL, share REAL NOT NULL, channel TEXT NOT NULL, "
@@ -82,7 +79,7 @@ class SpendingFile:
     """The file of a home; all processes share it, and every use is a transaction."""
 
     def __init__(self, path: Path) -> None:
-        self._file = SqliteFile(path, [_CREATE_TABLES, _CREATE_ALERTS])
+        self._file = SqliteFile(path, _CREATE_TABLES)
 
     @classmethod
     def of(cls, home: Home) -> "SpendingFile":

@@ -45,26 +45,22 @@ def test_statistics_computed_by_hand():
     assert agreement.same_best == 0.5  # step 2's third attempt, not step 1's
 
 
-def test_members_that_agree_on_the_order():
+def test_agreement_on_the_order_and_on_the_first_of_equals():
     (agreement,) = agreements(rows(a=[1, 2, 3, 4, 5], b=[3, 4, 5, 6, 10]))
-    assert agreement.spearman == pytest.approx(1.0)
-    assert agreement.same_best == 1.0
-
-
-def test_first_of_equal_attempts_is_the_best():
+    assert agreement.spearman == pytest.approx(1.0) and agreement.same_best == 1.0
     (agreement,) = agreements(rows(a=[7, 7, 1, 9, 9], b=[7, 7, 1, 2, 9]))
     assert agreement.same_best == 0.5
 
 
 def test_refused_attempts_do_not_count_for_their_pairs():
-    by_pair = {
-        pair.members: pair
-        for pair in agreements(rows(a=[1, 2, 3, 4, 5], b=[1, None, 3, 4, None], c=[2, 3, 4, 5, 6]))
-    }
-    assert by_pair["a", "b"].attempts == by_pair["b", "c"].attempts == 3
-    assert by_pair["a", "c"].attempts == 5
+    grades = {"a": [1, 2, 3, 4, 5], "b": [1, None, 3, 4, None], "c": [2, 3, 4, 5, 6]}
+    by_pair = {pair.members: pair for pair in agreements(rows(**grades))}
+    assert [pair.attempts for pair in by_pair.values()] == [3, 5, 3]
     assert by_pair["a", "b"].mean_difference == 0
     assert by_pair["b", "c"].mean_difference == 1
+    (nothing,) = agreements(rows(a=[1, None, 2, None, None], b=[None, 1, None, 2, 3]))
+    assert nothing.attempts == 0
+    assert (nothing.pearson, nothing.mean_difference, nothing.same_best) == (None,) * 3
 
 
 def test_no_correlation_with_a_constant_scorer():
@@ -72,12 +68,6 @@ def test_no_correlation_with_a_constant_scorer():
     assert agreement.pearson is None and agreement.spearman is None
     assert agreement.mean_difference == 2
     assert agreement.table_row()["Pearson"] == "-"
-
-
-def test_no_attempt_in_common():
-    (agreement,) = agreements(rows(a=[1, None, 2, None, None], b=[None, 1, None, 2, 3]))
-    assert agreement.attempts == 0
-    assert (agreement.pearson, agreement.mean_difference, agreement.same_best) == (None,) * 3
 
 
 def test_steps_of_two_trajectories_are_compared_separately():

@@ -101,5 +101,5 @@ def test_damaged_and_old_files_are_one_line_of_error(home):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE responses (id TEXT PRIMARY KEY, response BLOB)")
         connection.execute("PRAGMA user_version = 1")
-    with pytest.raises(StorageError, match="earlier version, which cannot be read: move it away"):
+    with pytest.raises(StorageError, match="by another version"):
         ResponseStore(home)

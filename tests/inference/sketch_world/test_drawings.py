@@ -1,4 +1,4 @@
-"""Drawings are complete, stay in their cells and are distinguishable."""
+"""Images are deterministic; drawings are complete, stay in their cells and are distinguishable."""
 
 import sys
 from functools import cache
@@ -6,14 +6,17 @@ from inspect import isfunction
 from itertools import combinations
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from inference.sketch_world.drawings.canvas import Canvas
 from inference.sketch_world.object_catalog import BACKGROUNDS, COLOURS, KINDS
-from inference.sketch_world.renderer import BACKDROPS, DRAWINGS, background, sprite
-from inference.sketch_world.scene import Thing
+from inference.sketch_world.renderer import BACKDROPS, DRAWINGS, Flaws, background, render, sprite
+from inference.sketch_world.scene import Scene, Thing, make_cells
+from schemas import FoundryError
 
 _CELL = 32
+SCENE = Scene("meadow", make_cells([(0, "house", "red"), (8, "cat", "orange")]))
 
 
 @cache
@@ -97,9 +100,32 @@ def test_a_thing_shows_its_colour():
             assert (near & (pixels[..., 3] > 200)).sum() > 12, (kind.name, colour)
 
 
-def test_drawings_are_deterministic():
-    canvases = Canvas(64), Canvas(64)
-    for canvas in canvases:
-        DRAWINGS["cat"](canvas, COLOURS["orange"])
-    first, second = (canvas.sticker().tobytes() for canvas in canvases)
-    assert first == second
+def test_images_have_the_requested_size_and_are_deterministic():
+    for size in [96, 150, 192, 384]:
+        image = render(SCENE, size)
+        assert image.size == (size, size)
+        assert image.mode == "RGB"
+        assert image.tobytes() == render(SCENE, size).tobytes()
+
+
+def test_invalid_sizes_raise():
+    for size in [0, 93, 100]:
+        with pytest.raises(FoundryError, match="multiple of 3"):
+            render(SCENE, size)
+
+
+def test_a_thing_stays_in_its_cell():
+    with_house = np.asarray(render(SCENE.with_cell(4, Thing("house", "blue"))))
+    changed = (with_house != np.asarray(render(SCENE))).any(axis=-1)
+    assert changed[64:128, 64:128].any()
+    changed[66:126, 66:126] = False
+    assert not changed.any()
+
+
+def test_flaws_show_only_where_they_are():
+    flawed = np.asarray(render(SCENE, 192, Flaws(crooked=[0], blemished=[4], seed=3)))
+    changed = (flawed != np.asarray(render(SCENE))).any(axis=-1)
+    assert changed[:64, :64].any()
+    assert changed[64:128, 64:128].any()
+    changed[:64, :64] = changed[64:128, 64:128] = False
+    assert not changed.any()

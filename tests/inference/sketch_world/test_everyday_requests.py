@@ -107,6 +107,9 @@ REFUSED = {
     ("Make it blue", GARDEN): "any of 6 things",
     ("Move the cat to the top left", GARDEN): "No place is free",
     ("Remove the tree", None): "attach a picture",
+    ("Make it blue", None): "attach a picture",
+    ("Turn it into a dog", None): "attach a picture",
+    ("Move it to the top left", None): "attach a picture",
     ("Add a dragon", GARDEN): "“dragon”",
     ("red " * 1500, None): "at most 4000 characters",
 }
