@@ -47,7 +47,7 @@ _ANY_SIZE = partial(resize_to_pixels, least=1, most=sys.maxsize)
 
 
 # Of the default model. For its adapter no commit was found in public code: it is not pinned.
-_REVISION = "0c351dd01ed87e9c1b53cbc748cba10e6187ff3b"
+_MODEL_REVISION = "0c351dd01ed87e9c1b53cbc748cba10e6187ff3b"
 
 
 class EditScoreSettings(ConfigModel):
@@ -99,7 +99,7 @@ class EditScoreSettings(ConfigModel):
     @model_validator(mode="after")
     def _pin_default_model(self) -> "EditScoreSettings":
         if self.revision is None and self.model == type(self).model_fields["model"].default:
-            object.__setattr__(self, "revision", _REVISION)
+            object.__setattr__(self, "revision", _MODEL_REVISION)
         return self
 
 
