@@ -115,10 +115,9 @@ def _request(
     """The request for a partition's run; why there is none, where one runs or too many failed."""
     if _is_running(instance, job, partition):
         return f"the run of {partition} is not finished"
-    settings = foundry.settings.model_dump(mode="json")
     batches = GENERATION_SET.partitions if job == make_generations.name else None
     origin = batches.origin(foundry, partition) if batches else None
-    tags = {INPUTS_TAG: content_digest([settings, origin])[:12]}
+    tags = {INPUTS_TAG: content_digest([foundry.settings, origin])[:12]}
     status = dg.DagsterRunStatus.FAILURE
     failed = instance.get_runs(
         dg.RunsFilter(

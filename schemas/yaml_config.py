@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from yaml.constructor import SafeConstructor
 
 from .errors import DocumentError
@@ -25,14 +25,6 @@ class ConfigModel(BaseModel):
     """A section of a document: immutable, and unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def added_field(default: Any, **rules: Any) -> Any:
-    """A field that a later version added: at its default it is left out when a model is dumped.
-
-    So a hash of settings that do not use it, such as a recipe's version, stays what it was.
-    """
-    return Field(default, exclude_if=lambda value: value == default, **rules)
 
 
 def load_document(path: Path, model: type[Model]) -> Model:

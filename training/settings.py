@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, PositiveInt
 
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 
 from .base_model import BaseModelSettings
 from .grpo.recipe import GrpoSettings
@@ -78,7 +78,7 @@ class TrainingSettings(ConfigModel):
         "its agents of different roles: for a machine that one training leaves half idle",
     )
     launcher: LauncherSettings = Field(LauncherSettings(), description="Where trainers run")
-    devices: TrainingDevices = added_field(
+    devices: TrainingDevices = Field(
         TrainingDevices(),
         description="Which GPUs of this machine trainings take; servers on them are stopped",
     )
@@ -93,10 +93,10 @@ class TrainingSettings(ConfigModel):
         PromotionMargins(),
         description="How far below the best ever promoted system a new one may be",
     )
-    tracking: TrackingSettings = added_field(
+    tracking: TrackingSettings = Field(
         TrackingSettings(), description="Where the trainers' curves go, besides Dagster"
     )
-    gpu_hour_usd: float | None = added_field(
+    gpu_hour_usd: float | None = Field(
         None, ge=0, description="Price of an hour of one GPU that trains; null: costs are unknown"
     )
     retrain_after_rows: PositiveInt = Field(

@@ -108,7 +108,7 @@ class Recipe:
             "parent": self.parent.version if self.parent else None,
             "data": self.data.version if self.data else None,
             "facts": self.inputs,
-            "settings": self.settings.model_dump(mode="json"),
+            "settings": self.settings,
         }
         return content_digest(origin)[:12]
 
@@ -259,13 +259,13 @@ def _models_of(
     bound = named or [backend for backend, names in roles.bound.items() if role in names]
     models = {backend: _model_of(getattr(roles, backend), role) for backend in bound}
     if role == "scorer" and roles.roles.scorer == "ensemble" and roles.ensemble:
-        models["ensemble"] = roles.ensemble.model_dump(mode="json")
+        models["ensemble"] = roles.ensemble
     return models
 
 
 def _model_of(settings: ConfigModel, role: str) -> Any:
     model = getattr(settings, role, None)
-    return model.identity if isinstance(model, RemoteModel) else settings.model_dump(mode="json")
+    return model.identity if isinstance(model, RemoteModel) else settings
 
 
 def exported(foundry: FoundryResource, form: str, *tables: Table) -> DataSet:

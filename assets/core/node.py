@@ -90,8 +90,7 @@ class Node:
 
     def missing_sections(self, profile: Profile) -> list[str]:
         """Sections of the node that a profile leaves out."""
-        settings = profile.model_dump(mode="json")
-        return [section for section in self.sections if _setting(settings, section) is None]
+        return [section for section in self.sections if _setting(profile, section) is None]
 
     def in_profile(self, profile: Profile) -> bool:
         return not self.missing_sections(profile)
@@ -177,7 +176,7 @@ class Node:
 
     def _origin(self, foundry: FoundryResource, instance: dg.DagsterInstance) -> dict[str, Any]:
         """What the fingerprints of all partitions follow from."""
-        settings = foundry.settings.model_dump(mode="json")
+        settings = foundry.settings
         return {
             "code": self.code_version,
             "settings": {section: _setting(settings, section) for section in self.sections},
@@ -287,9 +286,9 @@ def _follow_upstream(optional: Sequence[str]) -> dg.AutomationCondition[Any]:
     return (eager & checked).with_label("upstream complete and checked")
 
 
-def _setting(settings: Mapping[str, Any], section: str) -> Any:
+def _setting(profile: Profile, section: str) -> Any:
     """A part of a profile by its dotted path; None when it, or what it is in, is left out."""
-    value: Any = settings
+    value: Any = profile
     for key in section.split("."):
-        value = value.get(key) if value is not None else None
+        value = getattr(value, key) if value is not None else None
     return value

@@ -28,7 +28,7 @@ from inference.settings import Limits, LoopSettings
 from schemas import FoundryError
 from schemas.errors import first_problem
 from schemas.trajectories import LOOP_ROLES
-from schemas.yaml_config import ConfigModel, added_field, load_document, read_yaml
+from schemas.yaml_config import ConfigModel, load_document, read_yaml
 from training.settings import TrainingSettings
 from warehouse import Home
 
@@ -97,7 +97,7 @@ class Profile(Backends):
         default_factory=dict,
         description="What is set otherwise at a size: size -> sections with their changed keys",
     )
-    on_gpus: dict[PositiveInt, dict[str, Any]] = added_field(
+    on_gpus: dict[PositiveInt, dict[str, Any]] = Field(
         {},
         description="What is set otherwise on a machine with so many GPUs (or more, up to the next "
         "number here): number -> sections with their changed keys",
@@ -111,7 +111,7 @@ class Profile(Backends):
     curation: CurationSettings = Field(
         CurationSettings(), description="Filter, split, balance, data sets"
     )
-    targets: Targets = added_field(
+    targets: Targets = Field(
         {},
         description="Rows that the training sets are to have, imports and rounds included: "
         "`interleave run` makes shards until they do, at most as many as the size has",
@@ -122,12 +122,12 @@ class Profile(Backends):
     training: TrainingSettings | None = Field(
         None, description="How checkpoints are trained; null: the lineage ends with the data sets"
     )
-    rounds: RoundsSettings | None = added_field(
+    rounds: RoundsSettings | None = Field(
         None,
         description="How `interleave improve` trains the agents on what they make; null: it does "
         "not, and the lineage trains from the base model",
     )
-    benchmarks: BenchmarksSettings | None = added_field(
+    benchmarks: BenchmarksSettings | None = Field(
         None, description="Benchmarks of the field; null: those that `interleave evaluate` names"
     )
     generations: GenerationsSettings | None = Field(

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 
 OURS = "ours"
 Score = Annotated[float, Field(ge=0, le=10)]
@@ -73,7 +73,7 @@ class FilterSettings(ConfigModel):
 class SplitSettings(ConfigModel):
     """How retained steps of train prompts are split into SFT (low variance) and RL (high)."""
 
-    unit: Literal["prompt", "step"] = added_field(
+    unit: Literal["prompt", "step"] = Field(
         "prompt",
         description="What goes to one side. prompt: all steps of a prompt, and SFT and RL share no "
         "prompt, picture or plan; step, as in the paper: each step by its own variance, and a "
@@ -161,7 +161,7 @@ class CommSettings(ConfigModel):
         None, description="Folder that image_path is relative to; null: beside the file"
     )
     max_steps: int = Field(30, ge=1, description="Longer documents are quarantined")
-    continuation_share: float = added_field(
+    continuation_share: float = Field(
         0.5,
         ge=0,
         le=1,
@@ -198,7 +198,7 @@ class PreferenceSettings(ConfigModel):
 class SequenceSettings(ConfigModel):
     """Complete trajectories as interleaved sequences."""
 
-    form: Literal["ours", "reference"] = added_field(
+    form: Literal["ours", "reference"] = Field(
         "ours",
         description="ours: every tag is closed; reference: as the reference's scripts write them, "
         "from trajectories with as many accepted images as their plan has steps; export "
@@ -248,7 +248,7 @@ class ExportSettings(ConfigModel):
         description="Formats to write; with `reviews.use` or `preferences.scores`, preferences "
         "as well",
     )
-    mix: MixSettings | None = added_field(
+    mix: MixSettings | None = Field(
         None, description="Imported rows in the exports for trainers; null: none"
     )
     rows_per_file: int = Field(
@@ -282,11 +282,11 @@ class CurationSettings(ConfigModel):
     planner: PlannerSettings = Field(PlannerSettings(), description="Planner set")
     sequences: SequenceSettings = Field(SequenceSettings(), description="Interleaved sequences")
     exports: ExportSettings = Field(ExportSettings(), description="Exports")
-    reviews: ReviewSettings | None = added_field(
+    reviews: ReviewSettings | None = Field(
         None, description="What reviews of people are used for; null: nothing"
     )
 
-    preferences: PreferenceSettings = added_field(
+    preferences: PreferenceSettings = Field(
         PreferenceSettings(), description="Pairs for DPO that scores decide"
     )
 

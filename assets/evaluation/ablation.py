@@ -145,7 +145,7 @@ def _built(build: Callable[[Home, CurationSettings], DataSet], foundry: FoundryR
     """Rows of the ablation, made once a process: every seed's recipes name them."""
     home, settings = foundry.home, foundry.settings.curation
     sources = [home.lake.content_hashes(table) for table in SOURCES]
-    key = build.__name__, home.root, content_digest([sources, settings.model_dump(mode="json")])
+    key = build.__name__, home.root, content_digest([sources, settings])
     if key not in _BUILT:
         _BUILT[key] = build(home, settings)
     return _BUILT[key]

@@ -285,8 +285,7 @@ def changed_since_reported(foundry: FoundryResource) -> list[dict[str, object]]:
 def settings_hash(recipe: Recipe) -> str:
     """Hash of the settings of a recipe and of its parents, whatever data they are trained on."""
     parent = settings_hash(recipe.parent) if recipe.parent else None
-    settings = recipe.settings.model_dump(mode="json")
-    return content_digest([settings, recipe.inputs, parent])[:12]
+    return content_digest([recipe.settings, recipe.inputs, parent])[:12]
 
 
 def _newest_recipes(foundry: FoundryResource) -> Iterator[Recipe]:

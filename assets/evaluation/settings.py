@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from inference.backends.factory import ChatBackend
 from inference.backends.providers.settings import JudgeModel, RubricModel
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 
 VariantName = Literal[
     "generator_only",
@@ -54,14 +54,14 @@ class JudgeSettings(ConfigModel):
 class AblationSettings(ConfigModel):
     """The asset `ablation`: variants that are trained and evaluated once per training seed."""
 
-    variants: tuple[VariantName, ...] = added_field(
+    variants: tuple[VariantName, ...] = Field(
         get_args(VariantName),
         min_length=1,
         description="Variants that are trained and evaluated; relations of others are not "
         "measured. Oracles are left out where the profile's section of the provider has not that "
         "model as planner and critic, or its key is not set",
     )
-    benchmark: str | None = added_field(
+    benchmark: str | None = Field(
         None,
         description="Benchmark that they are compared on instead of held-out requests, with the "
         "files, items and judge of section `benchmarks`; `interleave run --benchmark`",
@@ -103,7 +103,7 @@ class EvaluationSettings(ConfigModel):
         description="Grades by rubrics, for any pack; null: the exact grader where the pack's "
         "world has one, else plans and outcomes are not graded, and nothing is promoted",
     )
-    ablation: AblationSettings = added_field(
+    ablation: AblationSettings = Field(
         AblationSettings(), description="Training seeds of the asset `ablation`"
     )
     t_max: int = Field(5, ge=1, description="Attempts per step with a critic (paper: 5)")

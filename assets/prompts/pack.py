@@ -23,7 +23,7 @@ from schemas.prompts import (
     TemplateRow,
     VocabularyRow,
 )
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 
 Form = Literal["a", "the", "plural", "gerund", "third", "past"]
 SlotKey = tuple[str, int]
@@ -119,7 +119,7 @@ class Term(ConfigModel):
     gerund: Text | None = Field(None, description="-ing form")
     third: Text | None = Field(None, description="Third person singular")
     past: Text | None = Field(None, description="Past tense")
-    without: tuple[str, ...] = added_field(
+    without: tuple[str, ...] = Field(
         (), description="Terms that make no sense in its slots: they never fill them"
     )
 
@@ -193,13 +193,13 @@ class Template(ConfigModel):
     but: list[Name] = Field(default_factory=list, alias="except", description="Where it does not")
     suffixes: bool = Field(True, description="Whether suffix variants may be added")
     heldout: bool = Field(False, description="All its prompts are of split heldout")
-    composite: bool = added_field(
+    composite: bool = Field(
         False, description="Asks for one picture with several panels: such prompts are a few"
     )
-    without: tuple[str, ...] = added_field(
+    without: tuple[str, ...] = Field(
         (), description="Terms that make no sense in its slots: they never fill them"
     )
-    input_images: tuple[Text, ...] = added_field(
+    input_images: tuple[Text, ...] = Field(
         (), description="What the pictures show that come with it: one for each <image> of the text"
     )
 
@@ -261,9 +261,9 @@ class Pack:
     def digest(self) -> str:
         """Hash of the pack's content, whatever the comments and layout of its files."""
         models = RootModel[dict[str, Bank]](self.banks), TemplateFile(templates=self.templates)
-        parts = [self.name, *(m.model_dump_json() for m in (self.taxonomy, *models))]
-        parts += [prompt.model_dump_json() for prompt in self.prompts]
-        return sha256("\n".join(parts).encode()).hexdigest()
+        parts = (self.taxonomy, *models, *self.prompts)
+        texts = [part.model_dump_json(exclude_defaults=True) for part in parts]  # order counts
+        return sha256("\n".join([self.name, *texts]).encode()).hexdigest()
 
     @cached_property
     def subcategories(self) -> dict[str, SubCategory]:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from inference.backends.factory import ChatBackend
 from inference.backends.providers.settings import BenchmarkJudgeModel, ExpanderModel
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -22,14 +22,14 @@ class BankSettings(ConfigModel):
         description="Share of a sub-category's prompts of split heldout, as far as its held-out "
         "templates suffice; held-out sub-categories come on top",
     )
-    composite_turns: float = added_field(
+    composite_turns: float = Field(
         0.2,
         ge=0,
         le=1,
         description="Share of its turns that a template for composite pictures (posters, comic "
         "strips) takes: other prompts need a picture for each step",
     )
-    input_image_share: Share = added_field(
+    input_image_share: Share = Field(
         0.05,
         description="Share of prompts that come with pictures, in sub-categories that have "
         "templates for them",
@@ -99,14 +99,14 @@ class PromptsSettings(ConfigModel):
         description="Completed requests of users, from every channel, become prompts of split "
         "train in shards of their own; switched off again, those shards are deleted",
     )
-    quotas_by_failure: FailureQuotaSettings | None = added_field(
+    quotas_by_failure: FailureQuotaSettings | None = Field(
         None, description="Prompts of rounds follow the table `failures`; null: all in turn"
     )
-    input_images: Path | None = added_field(
+    input_images: Path | None = Field(
         None,
         description="Folder of pictures for prompts that come with some: one whose file name is "
         "what the picture shows, or a part of it, is taken instead of drawing it",
     )
-    audit: AuditSettings = added_field(
+    audit: AuditSettings = Field(
         AuditSettings(), description="The asset `prompt_audit`, which checks the bank"
     )

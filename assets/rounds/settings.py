@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -45,7 +45,7 @@ class RoundsSettings(ConfigModel):
         description="How often a row of what an agent got wrong occurs: a wrong verdict in the "
         "critic's RL set, a plan that `plan_retries` found in the planner's set",
     )
-    plan_retries: int = added_field(
+    plan_retries: int = Field(
         0,
         ge=0,
         description="How often the planner is asked again, at most, where its plan was wrong; its "

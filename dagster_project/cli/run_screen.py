@@ -28,7 +28,8 @@ from warehouse.sql import run_sql
 from warehouse.views import refresh_views
 
 from ..instance import open_instance
-from ..run import LineageResult, run_lineage
+from ..run import run_lineage
+from ..stage_runner import LineageResult
 
 _MOST_QUERIED = 300  # shards; of more, reading all rows would take longer than a run without work
 EXAMPLE_SQL = """\

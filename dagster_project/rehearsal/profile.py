@@ -42,7 +42,7 @@ class Rehearsal:
 
     def values(self) -> Values:
         """The profile as YAML's data; FoundryError where no tiny model can be made."""
-        self._values.update({"servers": {}} | self.profile.model_dump(mode="json"))
+        self._values.update(self.profile.model_dump(mode="json"))
         self._sizes()
         self._servers()
         self._dialects()
@@ -240,13 +240,13 @@ class Rehearsal:
 
     def _checkpoints(self, settings: Values) -> None:
         settings["device"] = "cpu"
-        if prompts := settings.get("agent_prompts"):
+        if prompts := settings["agent_prompts"]:
             self._prompt_files("checkpoint", prompts)
             ours = {name: name.replace("_", "-") for name in get_args(PromptName)}
             settings["agent_prompts"] = ours | prompts
         for role in ("planner", "critic"):
             if getattr(self.profile.roles, role) == "checkpoint":
-                is_foreign = "agent_prompts" in settings and HUB_ID.fullmatch(settings[role] or "")
+                is_foreign = settings["agent_prompts"] and HUB_ID.fullmatch(settings[role] or "")
                 made = self._agent(settings[role]) if is_foreign else self._checkpoint()
                 settings[role] = str(made)
 

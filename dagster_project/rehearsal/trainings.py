@@ -51,9 +51,9 @@ def _grpo(rewriter: Rewriter, section: Values) -> None:
     if section["gpus"]:
         rewriter.record(path, f"{section['gpus']} GPUs, rollouts by vLLM", "the CPU engine", "gpu")
     for option in ("offload", "attention", "tokens_per_gpu", "cluster"):
-        if section.get(option):
+        if section[option]:
             rewriter.record(f"{path}.{option}", section[option], "off", "gpu")
-    for option in [name for name in section.get("options", {}) if "gpu" in name]:
+    for option in [name for name in section["options"] if "gpu" in name]:
         rewriter.record(f"{path}.options", option, "left out", "gpu")
         del section["options"][option]
     rewriter.record(

@@ -19,7 +19,7 @@ from pydantic import (
 
 from schemas import FoundryError
 from schemas.trajectories import LOOP_ROLES, Role
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 from warehouse import Home
 
 from ..calls.scoring import Ensemble, EnsembleSettings
@@ -92,7 +92,7 @@ class BackendsBase(ConfigModel):
         default_factory=dict, description="Model -> its price; a model that is not in it has none"
     )
     budget: BudgetSettings | None = Field(None, description="null: no limit")
-    servers: dict[str, Server] = added_field(
+    servers: dict[str, Server] = Field(
         {},
         description="Models that are served on this machine, or on the Ray cluster of "
         "`cluster.ray`: name -> model and GPUs",

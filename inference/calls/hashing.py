@@ -4,6 +4,7 @@ import hashlib
 from typing import Any
 
 import orjson
+from pydantic import BaseModel
 
 
 def stable_hash(*parts: Any) -> str:
@@ -12,8 +13,16 @@ def stable_hash(*parts: Any) -> str:
 
 
 def content_digest(content: object) -> str:
-    """sha256 of `content` as canonical JSON, in hex."""
-    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    """sha256 of `content` as canonical JSON, in hex; of settings, what they set otherwise than the
+    defaults, so that a new setting with a default changes no hash."""
+    text = orjson.dumps(content, _changed_settings, orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(text).hexdigest()
+
+
+def _changed_settings(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_defaults=True)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def unit_interval(text: str) -> float:

@@ -90,7 +90,9 @@ class ServerInstance:
         """Its folder is named by all that it is: changed settings, but not another price, make
         another server."""
         digest = content_digest(
-            spec.model_dump(mode="json", exclude={"settings": {"gpu_hour_usd"}})
+            spec.model_dump(
+                mode="json", exclude={"settings": {"gpu_hour_usd"}}, exclude_defaults=True
+            )
         )
         return cls(home.local.absolute() / "servers" / f"{spec.name}-{digest[:8]}", spec)
 

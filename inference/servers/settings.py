@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from schemas import FoundryError
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 
 from ..backends.checkpoint.manifest import AgentRole
 from ..backends.diffusers.registry import DiffusersSettings, select_model
@@ -24,12 +24,12 @@ class _Server(ConfigModel):
     memory: float = Field(
         1.0, gt=0, le=1, description="Share of their memory; the rest is for another server"
     )
-    ray: str | None = added_field(
+    ray: str | None = Field(
         None,
         description="Job server of the Ray cluster whose GPUs it takes, on one of its nodes; set "
         "by `cluster.ray`. null: this machine",
     )
-    gpu_hour_usd: float | None = added_field(
+    gpu_hour_usd: float | None = Field(
         None,
         ge=0,
         description="Price of an hour of one of its GPUs; null: `training.gpu_hour_usd`, if any",
@@ -126,7 +126,7 @@ class ImageServer(_Server):
     registry: Path | None = Field(None, description="YAML file with more models")
     batch: int = Field(4, ge=1, description="Images that a replica generates at once, at most")
     queue: int = Field(64, ge=0, description="Images that may wait until replicas are free")
-    offload: bool = added_field(
+    offload: bool = Field(
         False,
         description="Parts of the model wait in main memory until they compute: a GPU holds the "
         "largest one only, and a batch takes some seconds more",
@@ -206,7 +206,7 @@ class ServerSpec(ConfigModel):
     model: str = Field(description="What it serves; of a trained agent the checkpoint's folder")
     root: str = Field(description="Folder or URL of the home")
     settings: Server = Field(description="The profile's")
-    served_as: str | None = added_field(
+    served_as: str | None = Field(
         None, description="The server's name for a trained agent; null: the model's own"
     )
 
@@ -227,5 +227,5 @@ class ServerState(ConfigModel):
     )
     since: float = Field(description="Unix time of the change to this state")
     pid: int = Field(description="Process of its supervisor")
-    url: str | None = added_field(None, description="Base URL; null before it is ready")
-    note: str = added_field("", description="What it waits for, or why it failed")
+    url: str | None = Field(None, description="Base URL; null before it is ready")
+    note: str = Field("", description="What it waits for, or why it failed")

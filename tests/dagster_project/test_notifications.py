@@ -12,7 +12,7 @@ from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.profile import load_profile
 from dagster_project.definitions import ASSETS
 from dagster_project.instance import NO_RETRIES
-from dagster_project.run import QUIET
+from dagster_project.stage_runner import QUIET
 from schemas import FoundryError
 from tests.dagster_project.conftest import TINY_PROFILE
 from tests.helpers.ticks import sensor_tick

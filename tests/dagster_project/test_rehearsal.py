@@ -118,7 +118,7 @@ def test_evaluations_while_training_have_prompts(tmp_path, quick_models):
     rehearsal = Rehearsal(load_profile(str(tmp_path / "mine.yaml")), tmp_path, "", prompts=16)
     training = rehearsal.values()["training"]
     assert (training["critic_rl"]["dev_share"], training["critic_rl"]["patience"]) == (0.5, 2)
-    assert "dev_share" not in training["critic_sft"]
+    assert training["critic_sft"]["dev_share"] == 0
 
 
 def test_cluster_is_rewritten_to_what_paper_is(tmp_path, quick_models):

@@ -15,7 +15,7 @@ from assets.curation.exports.publisher import export_all
 from assets.evaluation.variants import newest_system
 from dagster_project import retraining
 from dagster_project.definitions import ASSETS, CHECKS, definitions
-from dagster_project.run import QUIET
+from dagster_project.stage_runner import QUIET
 from dagster_project.stages import is_up_to_date
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT

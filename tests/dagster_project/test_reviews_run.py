@@ -10,7 +10,8 @@ import yaml
 
 from assets.core.foundry import FoundryResource
 from dagster_project.definitions import ASSETS, CHECKS
-from dagster_project.run import QUIET, run_lineage
+from dagster_project.run import run_lineage
+from dagster_project.stage_runner import QUIET
 from inference.review_log import add_review
 from interleave_foundry import query
 from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, STEPS

@@ -12,7 +12,8 @@ from assets.prompts import assets as prompt_assets
 from dagster_project import jobs
 from dagster_project.definitions import ASSETS, CHECKS, definitions, defs
 from dagster_project.instance import open_instance
-from dagster_project.run import QUIET, run_lineage
+from dagster_project.run import run_lineage
+from dagster_project.stage_runner import QUIET
 from dagster_project.stages import select_nodes
 from interleave_foundry import query
 from schemas import FoundryError

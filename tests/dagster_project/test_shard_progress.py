@@ -8,7 +8,7 @@ from assets.core.foundry import FoundryResource
 from assets.core.node import NODES
 from assets.core.progress import reporting_to
 from dagster_project import definitions  # noqa: F401, declares nodes
-from dagster_project.shard_progress import ShardProgress
+from dagster_project.stage_runner import ShardProgress
 from schemas.trajectories import MODEL_CALLS
 from tests.helpers.ledger import model_call
 

@@ -17,7 +17,8 @@ from assets.core.foundry import FoundryResource
 from dagster_project import jobs
 from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.instance import open_instance
-from dagster_project.run import QUIET, run_lineage
+from dagster_project.run import run_lineage
+from dagster_project.stage_runner import QUIET
 from schemas.curation import CRITIC_RL, PLANNER_SFT
 from schemas.training import CHECKPOINTS, EVALUATIONS, ROLLOUTS
 from tests.dagster_project.conftest import trained_foundry

@@ -10,7 +10,7 @@ from assets.checkpoints import training
 from assets.core.foundry import FoundryResource
 from assets.curation.exports.publisher import export_all
 from dagster_project.definitions import ASSETS
-from dagster_project.run import QUIET
+from dagster_project.stage_runner import QUIET
 from inference.agent_prompts.templates import critic_prompt, version_of
 from inference.backends.checkpoint.agents import checkpoint_agents
 from inference.backends.checkpoint.manifest import read_manifest

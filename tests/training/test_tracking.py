@@ -20,10 +20,6 @@ def test_nothing_is_sent_unless_a_profile_says_so(tmp_path):
     assert {*OFFLINE.variables(tmp_path).values()} == events
 
 
-def test_a_default_tracker_changes_no_hash():
-    assert not {"tracking", "gpu_hour_usd"} & TrainingSettings().model_dump().keys()
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

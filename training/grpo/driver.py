@@ -24,7 +24,7 @@ from inference.images_server.ray_replicas import RAY_TIMED_OUT
 from inference.servers.ray_jobs import reachable_host
 from inference.servers.vllm import compiler_variables
 from inference.settings import Conditioning
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 from warehouse import Home, Journal
 from warehouse.atomic import atomic_path
 
@@ -70,7 +70,7 @@ class GrpoJob(ConfigModel):
     root: str = Field(description="Folder or URL of the lake, where the images are")
     roles: Backends = Field(description="Generator and scorer of the rewards")
     version: str = Field(description="Version of the checkpoint that is made; names its rollouts")
-    conditioning: Conditioning = added_field(
+    conditioning: Conditioning = Field(
         "last", description="Of a trajectory's images, those that rewards are drawn from"
     )
 

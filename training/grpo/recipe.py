@@ -10,7 +10,7 @@ import yaml
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from inference.environments import Extra
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 
 from ..base_model import StartModel
 from ..rewards.reward import RewardSettings
@@ -73,21 +73,21 @@ class GrpoSettings(ConfigModel):
     save_every: int = Field(10, ge=1, description="Steps between checkpoints")
     prompt_length: int = Field(512, ge=1, description="Longest prompt in tokens, pictures included")
     response_length: int = Field(256, ge=1, description="Longest response in tokens")
-    start: StartModel | None = added_field(
+    start: StartModel | None = Field(
         None,
         description="A model that was not trained here, to start from instead of the SFT critic",
     )
-    dev_share: float = added_field(
+    dev_share: float = Field(
         0.0,
         ge=0,
         le=0.5,
         description="Share of the prompts whose rows are not trained on: the reward of an answer "
         "to each, at every checkpoint, chooses the checkpoint that is kept; 0: the last one is",
     )
-    patience: int | None = added_field(
+    patience: int | None = Field(
         None, ge=1, description="Evaluations without a higher reward after which training stops"
     )
-    parent_share: float = added_field(
+    parent_share: float = Field(
         0.0,
         ge=0,
         lt=1,
@@ -101,17 +101,17 @@ class GrpoSettings(ConfigModel):
     micro_batch: int = Field(
         64, ge=1, description="Sequences of one forward and backward pass on a device, at most"
     )
-    tokens_per_gpu: int | None = added_field(
+    tokens_per_gpu: int | None = Field(
         None,
         ge=1,
         description="Tokens of a pass on a device, at most; as many sequences as fit, instead of "
         "`micro_batch`",
     )
     gpus: int = Field(0, ge=0, description="GPUs of a node; 0: the CPU engine")
-    nodes: int = added_field(
+    nodes: int = Field(
         1, ge=1, description="Nodes with so many GPUs each; more than one: of a Ray cluster"
     )
-    cluster: bool = added_field(
+    cluster: bool = Field(
         False,
         description="Train on the Ray cluster that RAY_ADDRESS names, instead of a Ray of the "
         "training's own; always so with several nodes",
@@ -119,20 +119,20 @@ class GrpoSettings(ConfigModel):
     tensor_parallel: int = Field(
         4, ge=1, description="GPUs that share one copy of the rollout model, at most all of a node"
     )
-    attention: Attention | None = added_field(
+    attention: Attention | None = Field(
         None,
         description="flash_attention_2: without padding; its package is added to the trainer's "
         "environment. null: so where it is installed there already, else sdpa",
     )
-    lora_rank: int = added_field(
+    lora_rank: int = Field(
         0, ge=0, description="Rank of LoRA adapters on the language model; 0: all weights"
     )
-    offload: bool = added_field(
+    offload: bool = Field(
         False, description="Weights and optimizer wait in main memory while others work"
     )
     threads: int = Field(2, ge=1, description="CPU only: threads of an update")
     reward: RewardSettings = Field(RewardSettings(), description="How rollouts are rewarded")
-    options: dict[str, JsonValue] = added_field(
+    options: dict[str, JsonValue] = Field(
         {},
         description="Any other options of verl, by their dotted names; `+` before a name adds one "
         "that its configuration does not list",

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 from warehouse.atomic import atomic_write
 
 from ..tracking import TrackingSettings
@@ -23,7 +23,7 @@ class LauncherSettings(ConfigModel):
     python: str | None = Field(
         None, description="Python with this package on the cluster; null: this one's path"
     )
-    detached: bool = added_field(
+    detached: bool = Field(
         False,
         description="A local training goes on when the process that started it is killed, and is "
         "followed when it is started again; a Ray job always is. Otherwise it ends with that "

@@ -39,7 +39,7 @@ from pydantic import Field, field_validator
 from inference.agent_prompts.formatting import REFINE_KEY, SUCCESS_KEY
 from inference.backends.factory import GeneratorBackend
 from inference.settings import Limits
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 
 Form = Literal["paper", "code"]
 Part = Literal["accuracy", "step"]
@@ -66,13 +66,13 @@ class RewardSettings(ConfigModel):
         (), max_length=1, description="Ablation: a part that is left out; the other gets its weight"
     )
     seed: int = Field(0, ge=0, description="Seed of a prompt's first drawing (reference: 0)")
-    draws: int = added_field(
+    draws: int = Field(
         1,
         ge=1,
         description="Drawings of a rewritten prompt, with the seeds that follow `seed`; the step "
         "part is the mean of their gains (reference: 1)",
     )
-    generators: tuple[GeneratorBackend, ...] = added_field(
+    generators: tuple[GeneratorBackend, ...] = Field(
         (),
         description="Backends whose generators draw, each for rows of its own: those whose picture "
         "it drew, and an equal share of the others; none: those of `roles`",

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from schemas import FoundryError
 from schemas.training import RolloutRow
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 from warehouse import Journal
 
 DEV_REWARD = "dev_reward"  # the figure by which a checkpoint is chosen
@@ -32,7 +32,7 @@ class Rollout(ConfigModel):
     received_at: float = Field(description="When its reward was requested")
     answered_at: float = Field(description="When its reward was sent")
     row: RolloutRow = Field(description="Its row of the table")
-    dev: bool = added_field(False, description="Its row is not trained on: it is in no table")
+    dev: bool = Field(False, description="Its row is not trained on: it is in no table")
 
 
 def rollout_rows(journal: Path) -> list[RolloutRow]:

@@ -25,7 +25,7 @@ from inference.settings import Conditioning
 from schemas.curation import Evaluation
 from schemas.training import RolloutRow, RolloutStatus
 from schemas.trajectories import Role
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 from warehouse import EncodedImage, ImageStore, Journal
 
 from .calls import RewardCalls
@@ -70,7 +70,7 @@ class RewardRequest(ConfigModel):
     row_id: str = Field(description="Row of critic_rl: the rollout's group")
     response: str = Field(description="The policy's answer")
     state: RowState = Field(description="What the policy was shown")
-    dev: bool = added_field(False, description="It is not trained on: `step` is the last one done")
+    dev: bool = Field(False, description="It is not trained on: `step` is the last one done")
 
 
 class _RolloutResult(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from schemas import FoundryError
-from schemas.yaml_config import ConfigModel, added_field, load_document
+from schemas.yaml_config import ConfigModel, load_document
 
 from ..base_model import StartModel
 from ..launch.jobs import AbsolutePath
@@ -63,7 +63,7 @@ class SftSettings(ConfigModel):
         None, ge=1, description="Samples that one device holds at once; the rest is accumulated"
     )
     gpus: int | None = Field(None, ge=0, description="GPUs of a node; 0: trained on the CPU")
-    nodes: int = added_field(
+    nodes: int = Field(
         1, ge=1, description="Nodes with so many GPUs each; `training.sft.nodes` runs on the others"
     )
     threads: int | None = Field(None, ge=1, description="CPU threads per process")
@@ -76,21 +76,21 @@ class SftSettings(ConfigModel):
     save_steps: int | None = Field(
         None, ge=1, description="Steps between checkpoints: what an interruption loses at most"
     )
-    start: StartModel | None = added_field(
+    start: StartModel | None = Field(
         None,
         description="A model that was not trained here, to start from instead of the base model",
     )
     seed: int = Field(
         42, ge=0, description="Seed of the order of the rows and of all other randomness"
     )
-    dev_share: float = added_field(
+    dev_share: float = Field(
         0.0,
         ge=0,
         le=0.5,
         description="Share of the prompts whose rows are not trained on: their loss, at every "
         "checkpoint, chooses the checkpoint that is kept; 0: the last one is",
     )
-    patience: int | None = added_field(
+    patience: int | None = Field(
         None, ge=1, description="Evaluations without a lower loss after which training stops"
     )
     revision: str | None = Field(None, description="Commit of a parent from the Hugging Face hub")
@@ -135,7 +135,7 @@ class SftJob(ConfigModel):
     data: AbsolutePath = Field(description="Folder of the export for LLaMA-Factory")
     datasets: list[str] = Field(min_length=1, description="Data sets of the export, by name")
     settings: SftSettings = Field(description="How")
-    repeats: dict[str, float] = added_field(
+    repeats: dict[str, float] = Field(
         {}, description="How often an epoch has the rows of a data set; without one: once"
     )
 

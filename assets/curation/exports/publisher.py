@@ -109,7 +109,7 @@ def export(home: Home, settings: CurationSettings, name: str) -> Card:
     origin = _origin(home, settings, form.tables)
     if name in MIXED:
         origin |= _mix(home, settings, origin)
-    parts = [FORMAT_VERSION, name, origin, settings.exports.model_dump(mode="json")]
+    parts = [FORMAT_VERSION, name, origin, settings.exports]
     fingerprint = content_digest(parts)
     if (stored := read_card(path)).get("fingerprint") == fingerprint:
         return Card(**stored)

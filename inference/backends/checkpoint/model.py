@@ -12,7 +12,7 @@ from PIL import Image
 from pydantic import Field, field_validator
 
 from schemas import BadImageError
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 from warehouse.storage import first_line
 
 from ...agent_prompts.templates import prompts_of
@@ -40,13 +40,13 @@ class CheckpointSettings(ConfigModel):
 
     planner: str | None = Field("promoted", description=f"The planner: {_REFERENCE}")
     critic: str | None = Field("promoted", description=f"The critic: {_REFERENCE}")
-    agent_prompts: dict[PromptName, str] = added_field(
+    agent_prompts: dict[PromptName, str] = Field(
         {},
         description="Agent prompts of models that were not trained here, as the authors' released "
         "ones: critic, planner_text, planner_interleaved -> name or .jinja file; or a folder with "
         "such files",
     )
-    in_process: bool = added_field(
+    in_process: bool = Field(
         False, description="They run in this process, also where `servers` has one for them"
     )
     device: str = Field(

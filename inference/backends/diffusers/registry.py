@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.yaml_config import ConfigModel, added_field, load_document
+from schemas.yaml_config import ConfigModel, load_document
 
 from ...calls.hashing import stable_hash
 from ...roles import BackendError
@@ -70,7 +70,7 @@ class DiffusersSettings(SamplingParams):
     gather_seconds: float = Field(
         0.05, ge=0, description="How long the first request of a batch waits for others"
     )
-    offload: bool = added_field(
+    offload: bool = Field(
         False,
         description="Parts of the pipeline wait in main memory until they compute: a GPU holds the "
         "largest one only, and a batch takes some seconds more",
@@ -80,7 +80,7 @@ class DiffusersSettings(SamplingParams):
         description="Initial image for a model that only edits; null: it rejects prompts without "
         "an image",
     )
-    edit: "DiffusersSettings | None" = added_field(
+    edit: "DiffusersSettings | None" = Field(
         None,
         description="Another model, for edits: the one above draws first images only. Both are "
         "held in memory. null: it draws all",

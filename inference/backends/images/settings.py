@@ -7,7 +7,6 @@ from typing import Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from schemas.yaml_config import added_field
 from warehouse import EncodedImage
 
 from ..providers.settings import EndpointSettings, RemoteGeneratorModel
@@ -31,12 +30,12 @@ _PARAMETERS = (
 class ImagesGeneratorModel(RemoteGeneratorModel):
     """A generator behind an images endpoint, or two of them: `edit` draws all but first images."""
 
-    dialect: DialectName | None = added_field(
+    dialect: DialectName | None = Field(
         None,
         description="Which parameters the server has: openai, vllm-omni, sglang or ours. null: by "
         "the host and the model's name, else by what the server's /v1/models says",
     )
-    references: int | None = added_field(
+    references: int | None = Field(
         None,
         ge=1,
         description="Most images of an edit; null: as the registry says, else any number. What the "
@@ -45,30 +44,30 @@ class ImagesGeneratorModel(RemoteGeneratorModel):
     steps: int | None = Field(None, ge=1, description="null: the model's own number of steps")
     guidance: float | None = Field(None, ge=0, description="Guidance scale; null: the model's own")
     negative_prompt: str | None = Field(None, description="null: none")
-    quality: Literal["auto", "low", "medium", "high", "xhigh", "max"] | None = added_field(
+    quality: Literal["auto", "low", "medium", "high", "xhigh", "max"] | None = Field(
         None, description="Of OpenAI's models; null: their own choice"
     )
-    background: Literal["auto", "opaque", "transparent"] | None = added_field(
+    background: Literal["auto", "opaque", "transparent"] | None = Field(
         None, description="null: the model's own choice"
     )
-    output_format: Literal["png", "jpeg", "webp"] | None = added_field(
+    output_format: Literal["png", "jpeg", "webp"] | None = Field(
         None, description="null: the server's, which is png nearly everywhere"
     )
-    output_compression: int | None = added_field(
+    output_compression: int | None = Field(
         None, ge=0, le=100, description="Of jpeg and webp; null: the server's own"
     )
-    input_fidelity: Literal["low", "high"] | None = added_field(
+    input_fidelity: Literal["low", "high"] | None = Field(
         None, description="How closely edits by OpenAI's models keep to the images; null: their own"
     )
-    moderation: Literal["auto", "low"] | None = added_field(
+    moderation: Literal["auto", "low"] | None = Field(
         None, description="Of first images by OpenAI's models; null: their own"
     )
-    mask: Path | None = added_field(
+    mask: Path | None = Field(
         None,
         description="Image whose transparent part is all that edits repaint; as large as what is "
         "edited. null: edits may change everything",
     )
-    edit: "ImagesGeneratorModel | None" = added_field(
+    edit: "ImagesGeneratorModel | None" = Field(
         None,
         description="Another model, for edits: the one above draws first images only. null: it "
         "draws all",
@@ -100,7 +99,9 @@ class ImagesGeneratorModel(RemoteGeneratorModel):
 
     def _hashed_settings(self) -> object:
         """Of one model alone; a mask counts by its content."""
-        settings = self.model_dump(mode="json", exclude={"endpoints", "edit", "references"})
+        settings = self.model_dump(
+            mode="json", exclude={"endpoints", "edit", "references"}, exclude_defaults=True
+        )
         return settings | ({"mask": self.mask_image.sha256} if self.mask_image else {})
 
     @model_validator(mode="after")

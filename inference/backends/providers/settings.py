@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, JsonValue, PositiveInt, field_validator, model_validator
 
 from schemas.trajectories import ScoreCalls
-from schemas.yaml_config import ConfigModel, added_field
+from schemas.yaml_config import ConfigModel
 
 from ...agent_prompts.templates import prompts_of, version_of
 from ...calls.hashing import stable_hash
@@ -23,7 +23,7 @@ class EndpointSettings(ConfigModel):
     """One URL and key that calls go to. Several keys of one provider are several endpoints."""
 
     url: str | None = Field(None, description="Base URL; null: the provider's own")
-    server: str | None = added_field(
+    server: str | None = Field(
         None, description="Instead of a URL: a name in `servers`, which is started on first use"
     )
     key: str | None = Field(
@@ -99,7 +99,7 @@ class RemoteModel(ConfigModel):
         return f"{self.model}-{stable_hash(self._hashed_settings())[:8]}"
 
     def _hashed_settings(self) -> object:
-        return self.model_dump(mode="json", exclude={"endpoints"})
+        return self.model_dump(mode="json", exclude={"endpoints"}, exclude_defaults=True)
 
 
 class RemoteGeneratorModel(RemoteModel):
@@ -111,7 +111,7 @@ class RemoteGeneratorModel(RemoteModel):
         description="Width x height in pixels, as in 1024x1024; images of another size are "
         "requested again. null: the model's own choice",
     )
-    longest_side: int | None = added_field(
+    longest_side: int | None = Field(
         None,
         ge=32,
         description="Images that it gets are sent reduced to this many pixels; null: as they are",
@@ -135,7 +135,7 @@ class ChatModel(RemoteModel):
         description="Least and most pixels of an image; others are sent resized, as our trained "
         "agents saw them in training",
     )
-    many_images_pixels: PositiveInt | None = added_field(
+    many_images_pixels: PositiveInt | None = Field(
         None,
         description=f"Most pixels of an image of a request with {MANY_IMAGES} or more; null: as "
         "`image_pixels`",
@@ -164,7 +164,7 @@ class AgentModel(ChatModel):
         description="How it answers. schema: JSON whose schema the provider enforces; json: JSON, "
         "where a provider cannot do that; tags: as our trained agents do, <think> and <answer>",
     )
-    repeats_first_prompt: bool = added_field(
+    repeats_first_prompt: bool = Field(
         False,
         description="A critic gets a step's first prompt as the rewritten one, too, as the "
         "authors' demo asks theirs; false: none, as in training data",
@@ -194,7 +194,9 @@ class AgentModel(ChatModel):
 
     def _hashed_settings(self) -> object:
         versions = {name: version_of(self.prompt(name)) for name in self.default_prompts}
-        settings = self.model_dump(mode="json", exclude={"batch", "endpoints"})
+        settings = self.model_dump(
+            mode="json", exclude={"batch", "endpoints"}, exclude_defaults=True
+        )
         return settings | {"agent_prompts": versions}
 
 
@@ -230,7 +232,8 @@ class ScorerModel(AgentModel):
     def _hashed_for(self, *prompts: str) -> object:
         versions = {name: version_of(self.prompt(name)) for name in prompts}
         excluded = {"batch", "endpoints", "calls"}
-        return self.model_dump(mode="json", exclude=excluded) | {"agent_prompts": versions}
+        settings = self.model_dump(mode="json", exclude=excluded, exclude_defaults=True)
+        return settings | {"agent_prompts": versions}
 
 
 class StructuredModel(AgentModel):
@@ -279,7 +282,7 @@ class BudgetSettings(ConfigModel):
     """Upper limit for the cost of paid calls."""
 
     usd: float = Field(gt=0, description="What all paid calls of a home may cost together, in USD")
-    alerts: list[float] = added_field(
+    alerts: list[float] = Field(
         [0.5, 0.8, 0.95],
         description="Shares of it at which section `notifications` and the log say so, once each; "
         "another `usd` begins anew",

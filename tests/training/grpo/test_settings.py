@@ -112,14 +112,6 @@ def test_attention_needs_no_package_unless_it_is_there_or_asked_for():
     assert f"{model}.use_remove_padding=true" in found
 
 
-def test_fields_that_are_not_used_stay_out_of_a_recipes_hash():
-    added = {"options", "nodes", "lora_rank", "attention", "dev_share", "patience"}
-    assert not added & set(GrpoSettings().model_dump())
-    used = GrpoSettings(recipe="paper", nodes=2, options={"data.seed": 1})
-    assert used.model_dump(mode="json")["nodes"] == 2
-    assert GrpoSettings.model_validate(used.model_dump(mode="json")) == used
-
-
 def test_options_are_passed_on_and_replace_fixed_ones():
     chosen = {
         "actor_rollout_ref.rollout.gpu_memory_utilization": 0.7,
