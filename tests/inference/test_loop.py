@@ -38,11 +38,6 @@ from warehouse import Home
 LIMITS = Limits(failure_share=1.0, backoff_seconds=0)
 
 
-@pytest.fixture
-def home(tmp_path):
-    return Home(tmp_path)
-
-
 async def run(home, backends, *prompts, images=(), **settings):
     """Run the loop over one plan; the trajectory and attempts."""
     prompt = prompt_row(images=[home.images.put(image) for image in images])
@@ -59,44 +54,36 @@ async def run(home, backends, *prompts, images=(), **settings):
 
 
 async def test_accepted_step_has_one_attempt(home):
-    backends = roles()
+    verdict = type(ACCEPT)(True, "but with a hat", "fine")
+    backends = roles(critic=ScriptedCritic(verdicts={"Draw a cat": [verdict]}))
     trajectory, attempts = await run(home, backends, "Draw a cat")
     assert (trajectory.status, trajectory.steps, trajectory.attempts) == ("complete", 1, 1)
-    assert attempts[0].accepted
-    assert attempts[0].chosen
-    assert attempts[0].refined_prompt == ""
-    assert home.images.exists(attempts[0].image)
+    (attempt,) = attempts
+    assert attempt.accepted and attempt.chosen and attempt.reasoning == "fine"
+    assert attempt.refined_prompt == "", "that of an accepting critic is dropped"
+    assert home.images.exists(attempt.image)
 
 
-async def test_next_attempt_draws_the_refined_prompt_from_the_same_source(home):
-    critic = ScriptedCritic(verdicts={"Add a hat": [reject("Add a RED hat"), ACCEPT]})
-    backends = roles(critic=critic)
-    _, attempts = await run(home, backends, "Draw a cat", "Add a hat")
-    cat, first, second = attempts
-    assert first.source_image == second.source_image == cat.image
-    assert first.image != second.image
-    assert [a.iteration for a in attempts] == [0, 0, 1]
-
-
-async def test_columns_prompt_and_refined_prompt(home):
-    critic = ScriptedCritic(verdicts={"Draw a cat": [reject("Draw a FAT cat"), reject("A CAT!")]})
+async def test_attempts_of_a_step_draw_the_refined_prompts_from_the_same_source(home):
+    """The critic gets the goal always, and no rewritten prompt the first time."""
+    critic = ScriptedCritic(verdicts={"Add a hat": [reject("Add a RED hat"), reject("A HAT!")]})
     generator = ScriptedGenerator()
-    _, attempts = await run(home, roles(critic=critic, generator=generator), "Draw a cat")
-    assert [a.prompt for a in attempts] == ["Draw a cat", "Draw a FAT cat", "A CAT!"]
-    assert [a.refined_prompt for a in attempts] == ["Draw a FAT cat", "A CAT!", ""]
-    assert [call[0] for call in generator.calls] == [a.prompt for a in attempts]
-    expected = [
-        tiny_image(prompt, sources, seed).sha256 for prompt, sources, seed in generator.calls
+    backends = roles(critic=critic, generator=generator)
+    _, attempts = await run(home, backends, "Draw a cat", "Add a hat", "Add a sun")
+    cat, first, second, third, _ = (a.image for a in attempts)
+    prompts = ["Draw a cat", "Add a hat", "Add a RED hat", "A HAT!", "Add a sun"]
+    assert [a.prompt for a in attempts] == prompts
+    assert [a.refined_prompt for a in attempts] == ["", "Add a RED hat", "A HAT!", "", ""]
+    assert [a.iteration for a in attempts] == [0, 0, 1, 2, 0]
+    assert [a.source_image for a in attempts] == [None, cat, cat, cat, third]
+    assert [call[:2] for call in generator.calls] == [
+        (a.prompt, (a.source_image,) if a.source_image else ()) for a in attempts
     ]
-    assert [a.image for a in attempts] == expected
-
-
-async def test_critic_gets_the_goal_always_and_no_rewritten_prompt_at_iteration_0(home):
-    critic = ScriptedCritic(verdicts={"Draw a cat": [reject("Draw a FAT cat")]})
-    _, attempts = await run(home, roles(critic=critic), "Draw a cat")
-    assert critic.calls == [
-        (None, attempts[0].image, "Draw a cat", ""),
-        (None, attempts[1].image, "Draw a cat", "Draw a FAT cat"),
+    assert [a.image for a in attempts] == [tiny_image(*call).sha256 for call in generator.calls]
+    assert critic.calls[1:4] == [
+        (cat, first, "Add a hat", ""),
+        (cat, second, "Add a hat", "Add a RED hat"),
+        (cat, third, "Add a hat", "A HAT!"),
     ]
 
 
@@ -105,26 +92,6 @@ async def test_empty_refinement_falls_back_to_the_previous_prompt(home):
     _, attempts = await run(home, roles(critic=critic), "Draw a cat")
     assert [a.prompt for a in attempts] == ["Draw a cat", "A FAT cat", "A FAT cat"]
     assert len({a.seed for a in attempts}) == 3
-
-
-async def test_refined_prompt_of_an_accepting_critic_is_dropped(home):
-    verdict = type(ACCEPT)(True, "but with a hat", "fine")
-    critic = ScriptedCritic(verdicts={"Draw a cat": [verdict]})
-    _, attempts = await run(home, roles(critic=critic), "Draw a cat")
-    assert attempts[0].refined_prompt == ""
-
-
-async def test_next_step_is_drawn_from_the_accepted_image_only(home):
-    generator = ScriptedGenerator()
-    critic = ScriptedCritic(verdicts={"Draw a cat": [reject("A cat!")]})
-    backends = roles(generator=generator, critic=critic)
-    _, attempts = await run(home, backends, "Draw a cat", "Add a hat", "Add a sun")
-    assert [call[1] for call in generator.calls] == [
-        (),
-        (),
-        (attempts[1].image,),
-        (attempts[2].image,),
-    ]
 
 
 async def test_seeds_differ_between_retries_and_steps_and_are_recorded(home):
@@ -146,11 +113,15 @@ async def test_seeds_follow_the_setting(home, tmp_path):
     assert first[0].image == again[0].image != other[0].image
 
 
-@pytest.mark.parametrize("t_max", [1, 3, 5])
-async def test_defect_3_t_max_reaches_the_loop(home, t_max):
-    critic = ScriptedCritic(verdicts={"a": [reject("again")] * 9})
-    trajectory, attempts = await run(home, roles(critic=critic), "a", t_max=t_max)
-    assert len(attempts) == trajectory.t_max == t_max
+async def test_defect_3_t_max_reaches_the_loop(tmp_path):
+    """The critic judges the last attempt, too."""
+    for t_max in (1, 3, 5):
+        critic = ScriptedCritic(verdicts={"a": [reject(f"r{n}") for n in range(9)]})
+        home = Home(tmp_path / str(t_max))
+        trajectory, attempts = await run(home, roles(critic=critic), "a", t_max=t_max)
+        assert len(attempts) == len(critic.calls) == trajectory.t_max == t_max
+        last = attempts[-1]
+        assert (last.accepted, last.chosen, last.refined_prompt) == (False, True, f"r{t_max - 1}")
 
 
 async def test_defaults_are_t_max_5_and_the_last_image(home):
@@ -161,15 +132,6 @@ async def test_defaults_are_t_max_5_and_the_last_image(home):
     assert [a.chosen for a in attempts] == [False, False, False, False, True, True]
     assert generator.calls[-1][1] == (attempts[4].image,)
     assert (trajectory.steps, trajectory.attempts) == (2, 6)
-
-
-async def test_critic_judges_the_last_attempt_too(home):
-    critic = ScriptedCritic(verdicts={"a": [reject("r1"), reject("r2")]})
-    _, attempts = await run(home, roles(critic=critic), "a", t_max=2)
-    assert len(critic.calls) == 2
-    assert not attempts[-1].accepted
-    assert attempts[-1].refined_prompt == "r2"
-    assert attempts[-1].chosen
 
 
 async def test_on_exhausted_best_chooses_the_earliest_of_the_highest_scores(home):
@@ -228,22 +190,16 @@ async def test_defect_5_input_images_of_the_request_are_unchanged(home):
     assert loop.images == (tiny_image("input"),)
 
 
-async def test_defect_1_reasoning_of_plans_and_verdicts_is_recorded(home):
-    prompt = prompt_row()
-    plans = (await plan_shard([prompt], roles(), home, LoopSettings(), LIMITS)).plans
-    assert plans[0].reasoning == "because"
-    _, attempts = await run(home, roles(), "a")
-    assert attempts[0].reasoning == "as asked"
-
-
 async def test_defect_2_first_step_without_a_caption_is_planned_and_run(home):
-    bare = Plan((PlanStep(1, "one", None, "Draw a cat", None),))
+    """Its reasoning is recorded, too: defect 1."""
+    bare = Plan((PlanStep(1, "one", None, "Draw a cat", None),), "of one step")
     backends = roles(planner=ScriptedPlanner(answer=lambda request: bare))
     planned_shard = await plan_shard([prompt_row()], backends, home, LoopSettings(), LIMITS)
     result = await run_shard(
         [prompt_row()], planned_shard.plans, backends, home, SHARD, LoopSettings(), LIMITS
     )
     assert planned_shard.plans[0].auxiliary_text is None
+    assert planned_shard.plans[0].reasoning == "of one step"
     assert result.trajectories[0].status == "complete"
 
 
@@ -255,19 +211,18 @@ async def test_defect_4_failed_critic_call_has_no_earlier_verdict(home):
     assert [(a.step_number, a.chosen) for a in attempts] == [(1, True)]
 
 
-@pytest.mark.parametrize(
-    ("broken", "complaint"),
-    [
-        (plan(), "the plan has no steps"),
-        (plan(*"abcd"), "the plan has 4 steps, more than max_steps = 3"),
-        (Plan(plan("a").steps * 2), "the plan's step numbers do not rise: [1, 1]"),
-    ],
-)
-async def test_invalid_plan_is_quarantined_with_its_reason(home, broken, complaint):
-    backends = roles(planner=ScriptedPlanner(answer=lambda request: broken))
-    result = await plan_shard([prompt_row()], backends, home, LoopSettings(max_steps=3), LIMITS)
+async def test_invalid_plan_is_quarantined_with_its_reason(home):
+    broken = {
+        "p1": (plan(), "the plan has no steps"),
+        "p2": (plan(*"abcd"), "the plan has 4 steps, more than max_steps = 3"),
+        "p3": (Plan(plan("a").steps * 2), "the plan's step numbers do not rise: [1, 1]"),
+    }
+    planner = ScriptedPlanner(answer=lambda request: broken[request.text[-2:]][0])
+    prompts, settings = [prompt_row(name) for name in broken], LoopSettings(max_steps=3)
+    result = await plan_shard(prompts, roles(planner=planner), home, settings, LIMITS)
     assert result.plans == []
-    assert [(row.stage, row.reason) for row in result.quarantine] == [("plans", complaint)]
+    reasons = [(row.prompt_id, row.stage, row.reason) for row in result.quarantine]
+    assert reasons == [(name, "plans", reason) for name, (_, reason) in broken.items()]
 
 
 async def test_sequence_of_events(home):
@@ -330,15 +285,14 @@ async def test_conditioning_all_is_limited_to_the_newest_images(home):
     assert generator_inputs(backends) == [[], [cat], [cat, hat]]
 
 
-@pytest.mark.parametrize("conditioning", ["last", "all"])
-async def test_rerun_makes_no_calls(home, conditioning):
-    first, again = (
-        roles(generator=MultiReferenceGenerator()),
-        roles(generator=MultiReferenceGenerator()),
-    )
-    result = await run(home, first, *STEPS, images=INPUTS, conditioning=conditioning)
-    assert await run(home, again, *STEPS, images=INPUTS, conditioning=conditioning) == result
-    assert len(first.generator.calls) == 3 and not again.generator.calls
+async def test_rerun_makes_no_calls(tmp_path):
+    for rule in ("last", "all"):
+        generator, home = MultiReferenceGenerator(), Home(tmp_path / rule)
+        result, again = [
+            await run(home, roles(generator=generator), *STEPS, images=INPUTS, conditioning=rule)
+            for _ in range(2)
+        ]
+        assert again == result and len(generator.calls) == 3
 
 
 async def test_default_conditioning_changes_no_id_and_no_request_hash(home):

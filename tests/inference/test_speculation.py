@@ -18,7 +18,6 @@ from tests.inference.scripted_world import (
     reject,
     roles,
 )
-from warehouse import Home
 
 
 class SlowGenerator(ScriptedGenerator):
@@ -55,10 +54,9 @@ def random_verdicts(rate, steps):
 
 
 async def run(home, backends, *prompts, generators=4, **options):
-    settings = LoopSettings(
-        **{k: v for k, v in options.items() if k not in ("draw_ahead", "candidates")}
-    )
-    loop_options = {k: v for k, v in options.items() if k in ("draw_ahead", "candidates")}
+    names = {"draw_ahead", "candidates"} & options.keys()
+    loop_options = {name: options.pop(name) for name in names}
+    settings = LoopSettings(**options)
     limits = Limits(generator=generators, backoff_seconds=0)
     name = f"s{len(list(home.local.rglob('*.jsonl')))}"
     with ModelCalls(home, "generations", name, backends, limits) as calls:
@@ -77,25 +75,18 @@ def attempts(events):
     return [(d.step.step_number, d.iteration, d.prompt, d.seed, d.image.sha256) for d in draws]
 
 
-@pytest.fixture
-def home(tmp_path):
-    return Home(tmp_path)
-
-
-@pytest.mark.parametrize("rule", ["last", "best", "stop"])
-@pytest.mark.parametrize("rate", [0.3, 0.8, 1.0])
-async def test_trajectory_is_the_same_with_and_without_speculation(home, rule, rate):
+async def test_trajectory_is_the_same_with_and_without_speculation(home):
     prompts = [f"add {step}" for step in range(12)]
-    runs = []
-    for ahead in (False, True):
-        backends = roles(
-            generator=SlowGenerator(), critic=SlowCritic(verdicts=random_verdicts(rate, 12))
-        )
-        options = {"draw_ahead": ahead, "on_exhausted": rule, "t_max": 3}
-        runs.append(await run(home, backends, *prompts, **options))
-    plain, fast = runs
-    assert chosen_images(plain) == chosen_images(fast) and attempts(plain) == attempts(fast)
-    assert plain[-1].status == fast[-1].status and plain[-1].wasted_draws == 0
+    for rule, rate in (("last", 0.3), ("best", 0.3), ("stop", 0.8), ("last", 0.8), ("last", 1.0)):
+        runs = []
+        for ahead in (False, True):
+            critic = SlowCritic(verdicts=random_verdicts(rate, 12))
+            backends = roles(generator=SlowGenerator(), critic=critic)
+            options = {"draw_ahead": ahead, "on_exhausted": rule, "t_max": 3}
+            runs.append(await run(home, backends, *prompts, **options))
+        plain, fast = runs
+        assert chosen_images(plain) == chosen_images(fast) and attempts(plain) == attempts(fast)
+        assert plain[-1].status == fast[-1].status and plain[-1].wasted_draws == 0
 
 
 async def test_speculative_draw_after_a_rejection_is_discarded_and_counted(home):
