@@ -122,20 +122,13 @@ def _weights(members: Mapping[Any, float]) -> str:
 
 
 def _providers(profile: Profile) -> Iterator[Finding]:
-    expansion, judge = profile.prompts.expansion, profile.evaluation.judge
     for name, settings in profile.apis.items():
         roles: Sequence[str] = profile.bound.get(name, [])
         models = {role: getattr(settings, role, None) for role in roles}
         if name in profile.generators:
             own = {path: m for path, role, m in settings.models() if role == "generator"}
             models |= {"generator": None} | own
-        if expansion and expansion.backend == name:
-            models["expander"] = expansion.model
-        if judge and judge.backend == name:
-            models |= {"rubric_writer": judge.rubrics, "judge": judge.model}
-        answering = profile.benchmarks and profile.benchmarks.judge
-        if answering and answering.backend == name:
-            models["benchmark_judge"] = answering.model
+        models |= {role: model for _, role, api, model in profile.side_models if api == name}
         if models:
             yield _package(settings.package, "setup")
         for role, model in models.items():

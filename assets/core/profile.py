@@ -1,6 +1,6 @@
 """A profile: the backend of every role, sizes, limits, thresholds, and the cluster, as data."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -19,6 +19,7 @@ from pydantic import (
 from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.checkpoint.manifest import is_at_hub_alone
 from inference.backends.factory import Backends
+from inference.backends.providers.settings import ChatModel
 from inference.environments import gpus
 from inference.generators import generator_shares
 from inference.loop import check_conditioning
@@ -27,7 +28,7 @@ from inference.service.settings import ServiceSettings
 from inference.settings import Limits, LoopSettings
 from schemas import FoundryError
 from schemas.errors import first_problem
-from schemas.trajectories import LOOP_ROLES
+from schemas.trajectories import LOOP_ROLES, Role
 from schemas.yaml_config import ConfigModel, load_document, read_yaml
 from training.settings import TrainingSettings
 from warehouse import Home
@@ -155,10 +156,23 @@ class Profile(Backends):
         return tuple(dict.fromkeys((*self.roles.generators, *named)))
 
     @property
+    def side_models(self) -> Iterator[tuple[str, Role, str, ChatModel]]:
+        """Models that are asked beside the loop: key, role, backend and settings of each."""
+        if expansion := self.prompts.expansion:
+            yield "prompts.expansion.model", "expander", expansion.backend, expansion.model
+        if judge := self.evaluation.judge:
+            yield "evaluation.judge.rubrics", "rubric_writer", judge.backend, judge.rubrics
+            yield "evaluation.judge.model", "judge", judge.backend, judge.model
+        if self.benchmarks and (judge_of := self.benchmarks.judge):
+            yield "benchmarks.judge.model", "benchmark_judge", judge_of.backend, judge_of.model
+
+    @property
     def gpu_assignment(self) -> GpuAssignment:
-        judges = (self.evaluation.judge, self.benchmarks and self.benchmarks.judge)
         names = {
-            name for each in judges if each for name in self.servers_named(each.backend, each.model)
+            name
+            for _, role, backend, model in self.side_models
+            if role in ("judge", "benchmark_judge")
+            for name in self.servers_named(backend, model)
         }
         ray = self.cluster.ray.address if self.cluster and self.cluster.ray else None
         return GpuAssignment(self, self.training, frozenset(names), ray)
@@ -296,14 +310,8 @@ class Profile(Backends):
 
     @model_validator(mode="after")
     def _servers_fit(self) -> Self:
-        expansion, judge = self.prompts.expansion, self.evaluation.judge
-        if expansion:
-            self.check_servers("prompts.expansion.model", expansion.backend, expansion.model)
-        if judge:
-            self.check_servers("evaluation.judge.model", judge.backend, judge.model)
-            self.check_servers("evaluation.judge.rubrics", judge.backend, judge.rubrics)
-        if self.benchmarks and (judge_of := self.benchmarks.judge):
-            self.check_servers("benchmarks.judge.model", judge_of.backend, judge_of.model)
+        for key, _, backend, model in self.side_models:
+            self.check_servers(key, backend, model)
         if problem := next(self.gpu_assignment.contradictions(), None):
             raise ValueError(problem)
         return self

@@ -15,8 +15,7 @@ from inference.backends.images.backend import ImagesSettings
 
 from .answers import edit_scores
 from .models import HUB_ID, TinyModel, registered_generator, tiny_agent, tiny_generator
-from .substitutions import SIDE, Rewriter, Substitution, Values
-from .trainings import shorten_trainings
+from .rewriter import SIDE, Rewriter, Substitution, Values, shorten_trainings
 
 _ROLES = ("planner", "critic", "scorer", "generator")
 _HELDOUT_SHARES = (0.5, 0.8, 0.85, 0.9)
@@ -121,11 +120,11 @@ class Rehearsal:
             for backend in self.profile.apis
             for role in _ROLES
         ]
-        if judge := values["evaluation"]["judge"]:
-            names = ("model", "rubrics")
-            models += [(f"evaluation.judge.{n}", judge["backend"], judge[n]) for n in names]
-        if expansion := values["prompts"]["expansion"]:
-            models.append(("prompts.expansion.model", expansion["backend"], expansion["model"]))
+        models += [
+            (path, backend, self._rewriter.section(path))
+            for path, _, backend, _ in self.profile.side_models
+            if not path.startswith("benchmarks")  # which are not rehearsed
+        ]
         if generator := values["images"]["generator"]:
             models.append(("images.generator.edit", "images", generator.get("edit")))
         return [(path, backend, model) for path, backend, model in models if model]

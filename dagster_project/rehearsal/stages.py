@@ -1,13 +1,21 @@
-"""The stages of a rehearsal, each brought up to date by `interleave run`'s own code."""
+"""The stages of a rehearsal, each brought up to date by `interleave run`'s own code; in the last
+one the real service answers one request over HTTP."""
 
+import json
 import os
+import re
+import signal
+import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import dagster as dg
 import yaml
@@ -23,13 +31,14 @@ from warehouse import Home
 from ..instance import open_instance
 from ..run import run_lineage
 from ..stages import select_nodes
-from .measurement import Measured, measured
 from .profile import REGISTRY, Rehearsal
 from .provider import local_provider
-from .service import answer_a_request
-from .substitutions import Substitution
+from .report import Measured, Report, Stage, measured
 
-_STOP_SECONDS = 60.0
+REQUEST = "Draw a red house, then a tree beside it."
+_READY_SECONDS, _ANSWER_SECONDS, _STOP_SECONDS = 300.0, 900.0, 60.0
+_ADDRESS = re.compile(r"http://[^/\s]+/v1")
+_READY = re.compile(r"^ready$", re.M)
 # Stages of several assets, by their groups; those of other groups are stages of their own.
 _STAGES = {
     "taxonomy": "prompts",
@@ -39,34 +48,6 @@ _STAGES = {
     "data_sets": "data sets",
 }
 _VARIABLES = {"HF_HUB_OFFLINE": "1"}  # nothing is downloaded
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A stage that was run.
-
-    Args:
-        ran: what it made, in a few words; of one that failed, why.
-    """
-
-    name: str
-    ran: str
-    measured: Measured
-    failed: bool = False
-
-
-@dataclass(frozen=True)
-class Report:
-    """A rehearsal. `stages` end with the one that failed, if one did."""
-
-    profile: str
-    home: Home
-    stages: tuple[Stage, ...]
-    substitutions: tuple[Substitution, ...]
-
-    @property
-    def failed(self) -> bool:
-        return any(stage.failed for stage in self.stages)
 
 
 def rehearse(
@@ -195,3 +176,53 @@ def _made(foundry: FoundryResource, nodes: list[Node]) -> str:
     tables = {node.tables[0].name: node.tables[0] for node in nodes if node.tables}
     rows_of = foundry.home.lake.rows
     return ", ".join(f"{rows_of(table)} {name}" for name, table in tables.items())
+
+
+def answer_a_request(profile: Path, home: Home) -> str:
+    """What was answered, and by whom, in a few words.
+
+    Raises:
+        FoundryError: the service does not start, or its answer is not complete.
+    """
+    log = home.local / "service.log"
+    arguments = ["serve", "--profile", str(profile), "--home", home.root, "--port", "0"]
+    command = [sys.executable, "-m", "dagster_project.cli.app", *arguments]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdout=output, stderr=output) as server,
+    ):
+        try:
+            return _ask(_address(server, log), log)
+        finally:
+            server.send_signal(signal.SIGTERM)
+            try:
+                server.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                server.kill()
+
+
+def _address(server: "subprocess.Popen[bytes]", log: Path) -> str:
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline and server.poll() is None:
+        text = log.read_text("utf-8", "replace")
+        if (address := _ADDRESS.search(text)) and _READY.search(text):
+            return address[0]
+        time.sleep(0.2)
+    raise FoundryError(f"the service did not become ready (log: {log})")
+
+
+def _ask(address: str, log: Path) -> str:
+    body = json.dumps({"input": REQUEST}).encode()
+    request = Request(f"{address}/responses", body, {"content-type": "application/json"})
+    try:
+        with urlopen(request, timeout=_ANSWER_SECONDS) as reply:
+            response = json.load(reply)
+    except HTTPError as error:
+        raise FoundryError(f"the service answered {error.code} (log: {log})") from error
+    status = response["interleave"]["status"]
+    if response["status"] not in ("completed", "incomplete"):
+        raise FoundryError(f"the request ended as {status}: {response['error']} (log: {log})")
+    kinds = [item["type"] for item in response["output"]]
+    images, agents = kinds.count("image_generation_call"), response["interleave"]["versions"]
+    named = f"{agents['planner']} and {agents['critic']}"
+    return f"{status}, {images} images and {len(kinds) - images} texts, by {named}"
