@@ -11,9 +11,10 @@ from io import BytesIO
 from aiohttp import ClientSession
 from PIL import Image
 
-from inference.roles import Score
+from inference.backends.sketch.agents import SketchCritic, SketchPlanner
+from inference.calls.ask import ModelCalls
+from inference.roles import Roles, Score
 from schemas.curation import Evaluation
-from training.rewards.calls import RewardCalls
 from training.rewards.reward import RewardSettings
 from training.rewards.server import RewardAddress, serve_rewards
 from training.rewards.service import RewardRequest, RewardService, RowState
@@ -82,11 +83,13 @@ def _reward(rollouts: int, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, actor = Home(folder), SimulatedBackend(seconds)
         settings = RewardSettings(concurrency=SLOTS)
-        journal = home.journal("rollouts", "bench")
-        calls = RewardCalls("bench", "bench", home.journal("calls", "bench"))
-        images = home.images
-        service = RewardService(lambda _: actor, actor, images, settings, "bench", journal, calls)
-        asyncio.run(_step(service, home.images.put(EncodedImage(_png("grey"))), rollouts))
+        roles = Roles(SketchPlanner(), actor, SketchCritic(), actor)
+        with (
+            ModelCalls(home, "bench", "bench", roles, settings.limits) as calls,
+            home.journal("rollouts", "bench") as journal,
+        ):
+            service = RewardService(calls, lambda _: actor, settings, "bench", journal)
+            asyncio.run(_step(service, home.images.put(EncodedImage(_png("grey"))), rollouts))
 
 
 async def _step(service: RewardService, origin: str, rollouts: int) -> None:

@@ -34,7 +34,7 @@ _WITH_IMAGES = (
     *("critic_sft", "critic_rl", "critic_dpo", "planner_sft", "sequences"),
 )
 _IMAGE_COLUMNS = ("image", "source_image", "images", "input_images", "origin_image", "edited_image")
-_TRAINING_JOURNALS = ("rollouts.jsonl", "reward-calls.jsonl", "progress.jsonl")
+_TRAINING_JOURNALS = ("rollouts.jsonl", "progress.jsonl")
 
 
 class Damage(NamedTuple):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from inference.calls.call_index import CallIndex
 from schemas.curation import CRITIC_RL
 from schemas.training import (
     BASE_MODEL,
@@ -24,8 +25,6 @@ from schemas.trajectories import MODEL_CALLS, ModelCallRow
 from training.grpo.driver import ROLLOUTS as ROLLOUT_JOURNAL
 from training.launch.jobs import TrainingProgress
 from training.registry import CheckpointRegistry
-from training.rewards.calls import CALLS as CALL_JOURNAL
-from training.rewards.calls import reward_call_rows
 from training.rewards.rollouts import (
     DEV_REWARD,
     LAST_STEPS,
@@ -138,13 +137,17 @@ def _store_rollouts(foundry: FoundryResource, recipe: Recipe) -> list[RolloutRow
 
 def _store_calls(foundry: FoundryResource, recipe: Recipe) -> list[ModelCallRow]:
     """Write the calls of a training's rewards from their journal to the lake; returns them."""
-    folder = CheckpointRegistry(foundry.home).job_folder(recipe.name, recipe.version)
     lake, partition = foundry.home.lake, f"{recipe.name}-{recipe.version}"
-    if (journal := folder / CALL_JOURNAL).exists():
+    calls = CallIndex.read(foundry.home.journal(recipe.name, recipe.version)).ledger()
+    if calls:
         trained_on = recipe.data.home.lake if recipe.data else lake
         rows = trained_on.read(CRITIC_RL, columns=["row_id", "prompt_id"]).to_pylist()
+        # The journal has them under the row whose answer asked for them.
         prompts = {row["row_id"]: row["prompt_id"] for row in rows}
-        lake.write(MODEL_CALLS, reward_call_rows(journal, prompts), partition)
+        of_prompts = [
+            call.model_copy(update={"prompt_id": prompts.get(call.prompt_id, "")}) for call in calls
+        ]
+        lake.write(MODEL_CALLS, of_prompts, partition)
     return foundry.rows(MODEL_CALLS, partition) if lake.exists(MODEL_CALLS, partition) else []
 
 

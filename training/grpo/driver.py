@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from inference.backends.factory import Backends
+from inference.calls.ask import ModelCalls
 from inference.environments import Hardware, ensure_environment
 from inference.generators import generator_shares
 from inference.images_server.ray_replicas import RAY_TIMED_OUT
@@ -30,7 +31,6 @@ from warehouse.atomic import atomic_path
 
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
-from ..rewards.calls import CALLS, RewardCalls
 from ..rewards.generators import generators_of_rows, images_so_far
 from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
@@ -143,18 +143,20 @@ class GrpoRun:
         tracking = self._driver.job.tracking
         require_tracker(tracking, self._python)
         metrics = attempt_file(self._folder, "metrics", ".jsonl")  # verl empties an existing one
-        service = self._reward_service()
-        follower = GrpoLogFollower(metrics, total, self._settings, service.step, service.evaluation)
         (self._checkpoints / STOP).unlink(missing_ok=True)
-
-        def follow() -> None:
-            for point in follower.new_points():
-                self._report(point, service)
-
         with (
+            self._reward_service() as service,
             serve_rewards_in_thread(service, self._reward_host()) as address,
             address.written_to(self._folder / REWARD_ADDRESS),
         ):
+            follower = GrpoLogFollower(
+                metrics, total, self._settings, service.step, service.evaluation
+            )
+
+            def follow() -> None:
+                for point in follower.new_points():
+                    self._report(point, service)
+
             variables = {"VERL_FILE_LOGGER_PATH": str(metrics), **tracking.variables(self._folder)}
             changes = overrides(
                 self._settings, self._job.parent, self._folder, total, self._attention(), tracking
@@ -213,7 +215,9 @@ class GrpoRun:
         """flash_attention_2 where the trainer's environment has it, else sdpa."""
         return "flash_attention_2" if has_package(self._python, "flash_attn") else "sdpa"
 
-    def _reward_service(self) -> RewardService:
+    @contextmanager
+    def _reward_service(self) -> Iterator[RewardService]:
+        """The service, while it is the only writer of the journal of this run's calls."""
         home, settings = Home(self._job.root), self._settings.reward
         # No trained agent is loaded for a reward.
         untrained = {"planner": "sketch", "critic": "sketch"}
@@ -222,17 +226,20 @@ class GrpoRun:
         roles = backends.build(home)
         named = [backends.of_backend("generator", name, home) for name in settings.generators]
         drawing = named or [generator for generator, _ in generator_shares(roles)]
-        return RewardService(
-            generators_of_rows(drawing, self._judged_prompts, settings.seed, home, self._folder),
-            roles.scorer,
-            home.images,
-            settings,
-            self._job.version,
-            Journal(self._folder / ROLLOUTS),
-            RewardCalls(self._driver.job.name, self._job.version, Journal(self._folder / CALLS)),
-            self._job.conditioning,
-            self._images_of_rows(home),
-        )
+        version, rollouts = self._job.version, Journal(self._folder / ROLLOUTS)
+        with ModelCalls(home, self._driver.job.name, version, roles, settings.limits) as calls:
+            yield RewardService(
+                calls,
+                generators_of_rows(
+                    drawing, self._judged_prompts, settings.seed, home, self._folder
+                ),
+                settings,
+                version,
+                rollouts,
+                self._job.conditioning,
+                self._images_of_rows(home),
+            )
+        rollouts.close()
 
     def _images_of_rows(self, home: Home) -> Callable[[str], tuple[str, ...]]:
         """The images so far by the id of a row, where rewards are drawn from all of them."""

@@ -58,7 +58,7 @@ class RewardAddress:
 async def serve_rewards(
     service: RewardService, host: str = LOOPBACK
 ) -> AsyncIterator[RewardAddress]:
-    """Serve in the running event loop; on leaving, the service is closed."""
+    """Serve in the running event loop."""
 
     async def reward(request: Request) -> Response:
         reward_request, _ = await bodies.read_json(request, RewardRequest)
@@ -79,7 +79,6 @@ async def serve_rewards(
         finally:
             server.should_exit = True
             await serving
-            await service.close()
 
 
 @contextmanager

@@ -7,28 +7,25 @@ failure never affects another one.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from statistics import fmean
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from pydantic import Field
 
-from inference.calls.retry import CallOutcome, RetryingCaller, summarize_error
-from inference.calls.scoring import ScoreCall, ScoredAttempt, score_with
-from inference.generators import drawing_model
+from inference.calls.ask import CallSite, ModelCalls
+from inference.calls.retry import summarize_error
 from inference.loop import conditioning_images
-from inference.roles import Backend, Generator, Scorer, UnusableAnswerError, qualified_name
+from inference.roles import Generator, UnusableAnswerError, qualified_name
 from inference.settings import Conditioning
 from schemas.curation import Evaluation
 from schemas.training import RolloutRow, RolloutStatus
-from schemas.trajectories import Role
 from schemas.yaml_config import ConfigModel
-from warehouse import EncodedImage, ImageStore, Journal
+from warehouse import EncodedImage, Journal
 
-from .calls import RewardCalls
 from .reward import (
     WORST,
     Grades,
@@ -45,8 +42,6 @@ from .reward import (
 )
 from .rollouts import Rollout
 
-T = TypeVar("T")
-_Redraw = tuple[str, Grades]  # sha256 of the new image, and its grades
 _STEPS_IN_MEMORY = 64  # the journal has all
 
 
@@ -83,142 +78,21 @@ class _RolloutResult(NamedTuple):
     generator: str | None = None
 
 
-class _Drawing(NamedTuple):
-    """What is drawn and graded: with the seed, all that the result depends on.
-
-    Args:
-        generator: its name.
-        earlier: sha256 of the trajectory's images before `origin`.
-        origin: that of the image before the step; a white canvas means from scratch.
-    """
-
-    generator: str
-    earlier: tuple[str, ...]
-    origin: str
-    goal: str
-    prompt: str
-
-
-class _PromptRefusedError(UnusableAnswerError):
-    """The generator will not draw a prompt, whoever asks."""
-
-
-class _RedrawCache:
-    """Draws rewritten prompts and grades the images: bounded, with a timeout, each request once.
-
-    Equal requests share one image, while it is being drawn and after. A failure is shared by those
-    that wait for it; later requests try again.
-    """
-
-    def __init__(
-        self,
-        scorer: Scorer,
-        images: ImageStore,
-        settings: RewardSettings,
-        calls: RewardCalls,
-        conditioning: Conditioning,
-    ) -> None:
-        self._scorer, self._images, self._conditioning = scorer, images, conditioning
-        self._calls = calls
-        self._seeds = range(settings.seed, settings.seed + settings.draws)
-        self._caller = RetryingCaller(settings.limits)
-        self._tasks: dict[tuple[_Drawing, int], asyncio.Task[_Redraw]] = {}
-
-    async def get(self, drawing: _Drawing, generator: Generator, row_id: str) -> list[_Redraw]:
-        """The images of a drawing, one a seed, graded against its goal."""
-        return await asyncio.gather(
-            *(self._shared(drawing, generator, row_id, seed) for seed in self._seeds)
-        )
-
-    async def _shared(
-        self, drawing: _Drawing, generator: Generator, row_id: str, seed: int
-    ) -> _Redraw:
-        key = drawing, seed
-        task = self._tasks.get(key)
-        if task is None:
-            work = self._draw_and_grade(drawing, generator, row_id, seed)
-            task = self._tasks[key] = asyncio.create_task(work)
-            task.add_done_callback(partial(self._forget_failure, key))
-        return await asyncio.shield(task)
-
-    async def close(self) -> None:
-        """Cancel the images that are being drawn."""
-        pending = [task for task in self._tasks.values() if not task.done()]
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
-
-    async def _draw_and_grade(
-        self, drawing: _Drawing, generator: Generator, row_id: str, seed: int
-    ) -> _Redraw:
-        origin, goal, prompt = drawing.origin, drawing.goal, drawing.prompt
-        images = await asyncio.to_thread(self._load_images, drawing, generator)
-        before = images[-1] if images else None
-        model = drawing_model(generator, images)
-        draw = partial(model.generate, prompt, images, seed)
-        try:
-            request: dict[str, Any] = {"text": prompt, "before": origin if before else None}
-            if earlier := [image.sha256 for image in images[:-1]]:
-                request["earlier"] = earlier
-            image = await self._call("generator", model, EncodedImage, draw, row_id, request)
-        except UnusableAnswerError as error:
-            raise _PromptRefusedError(str(error)) from error
-        sha256 = await asyncio.to_thread(self._images.put, image)
-
-        async def grade(call: ScoreCall) -> Any:
-            request: dict[str, Any] = {"after": sha256}
-            if call.instruction is not None:
-                request |= {"text": goal, "before": origin if before else None}
-            kind = call.answer_type
-            return await self._call("scorer", call.backend, kind, call.send, row_id, request)
-
-        attempt = ScoredAttempt(before, image, goal)
-        score = (await score_with(self._scorer, attempt, grade)).score
-        return sha256, Grades(score.semantics, score.quality)
-
-    async def _call(
-        self,
-        role: Role,
-        model: Backend,
-        answer_type: type,
-        send: Callable[[], Awaitable[T]],
-        row_id: str,
-        request: dict[str, Any],
-    ) -> T:
-        outcome: CallOutcome[T] = CallOutcome()
-        try:
-            await self._caller.call(role, answer_type, send, outcome=outcome)
-        except asyncio.CancelledError:
-            if outcome.error:
-                self._calls.record(role, model, row_id, request, outcome)
-            raise
-        self._calls.record(role, model, row_id, request, outcome)
-        if outcome.error is not None:
-            raise outcome.error
-        assert outcome.answer is not None  # RetryingCaller has checked it
-        return outcome.answer
-
-    def _load_images(self, drawing: _Drawing, generator: Generator) -> tuple[EncodedImage, ...]:
-        """What is drawn from; nothing for the canvas that rows have where there was no image."""
-        origin = self._images.get(drawing.origin)
-        if origin.is_white:
-            return ()
-        earlier = [self._images.get(sha256) for sha256 in drawing.earlier]
-        return conditioning_images(self._conditioning, generator, [*earlier, origin])
-
-    def _forget_failure(self, key: tuple[_Drawing, int], task: asyncio.Task[_Redraw]) -> None:
-        if task.cancelled() or task.exception():
-            del self._tasks[key]
+class _PromptRefusedError(Exception):
+    """The generator gives no image for a prompt, whoever asks."""
 
 
 class RewardService:
     """Rewards of one training run.
 
+    Drawings and scores are journaled calls: answers to a row that are equal share them, also after
+    a restart, and a failure is asked again.
+
     Args:
+        calls: of this run; the rows that they are for stand for prompts.
         generator_of: the generator that draws for a row of `critic_rl`.
         run: version of the checkpoint that is being trained.
         journal: gets a line for every rollout; `rollouts.rollout_rows` reads them.
-        calls: gets a line for every call of generator and scorer.
         conditioning: as in the loop (`loop.conditioning`).
         images_of: sha256 of the images so far of a row's trajectory, the last one last; none: only
             the row's own is known.
@@ -226,21 +100,18 @@ class RewardService:
 
     def __init__(
         self,
+        calls: ModelCalls,
         generator_of: Callable[[str], Generator],
-        scorer: Scorer,
-        images: ImageStore,
         settings: RewardSettings,
         run: str,
         journal: Journal,
-        calls: RewardCalls,
         conditioning: Conditioning = "last",
         images_of: Callable[[str], tuple[str, ...]] = lambda _row: (),
     ) -> None:
         self.settings = settings
-        self._run, self._journal = run, journal
         self._calls, self._generator_of = calls, generator_of
-        self._images_of = images_of
-        self._redraws = _RedrawCache(scorer, images, settings, calls, conditioning)
+        self._run, self._journal = run, journal
+        self._conditioning, self._images_of = conditioning, images_of
         self._attempt = datetime.now(UTC).isoformat()
         self._samples: Counter[tuple[int, str]] = Counter()
         self._steps: dict[int, list[Rollout]] = {}
@@ -291,12 +162,6 @@ class RewardService:
         newest = sorted(self._steps)[-steps:]
         return [rollout.row for number in newest for rollout in self._steps[number]]
 
-    async def close(self) -> None:
-        """Cancel pending drawings and close the journal."""
-        await self._redraws.close()
-        self._journal.close()
-        self._calls.journal.close()
-
     async def _grade(
         self, answer: ParsedAnswer | None, state: RowState, row_id: str
     ) -> _RolloutResult:
@@ -314,17 +179,51 @@ class RewardService:
         first_image, problem = None, None
         generator = self._generator_of(row_id)
         name = qualified_name(generator)
-        earlier = self._images_of(row_id)[:-1]
-        drawing = _Drawing(name, earlier, state.origin_image, state.origin_prompt, prompt)
         try:
-            redraws = await self._redraws.get(drawing, generator, row_id)
+            images = await self._images_before(row_id, state.origin_image, generator)
+            draw = partial(self._redraw, row_id, generator, images, state.origin_prompt, prompt)
+            seeds = range(self.settings.seed, self.settings.seed + self.settings.draws)
+            redraws = await asyncio.gather(*map(draw, seeds))
             first_image, grades = redraws[0][0], [each for _, each in redraws]
         except _PromptRefusedError as error:  # the policy's fault
-            grades, problem = [WORST], summarize_error(error)
+            grades, problem = [WORST], str(error)
         except Exception as error:  # of generator, scorer or image store
             return _RolloutResult("masked", parts, None, summarize_error(error), name)
         step = fmean(step_reward(state.grades, each, form) for each in grades)
         return _RolloutResult("scored", replace(graded, step=step), first_image, problem, name)
+
+    async def _redraw(
+        self,
+        row_id: str,
+        generator: Generator,
+        images: tuple[EncodedImage, ...],
+        goal: str,
+        prompt: str,
+        seed: int,
+    ) -> tuple[str, Grades]:
+        """The sha256 of a prompt's image, and its grades against the plan's prompt."""
+        calls = self._calls.with_roles(replace(self._calls.roles, generator=generator))
+        site = CallSite(row_id)
+        try:
+            image = (await calls.generate(site, prompt, images, seed)).answer
+        except UnusableAnswerError as error:
+            raise _PromptRefusedError(summarize_error(error)) from error
+        before = images[-1] if images else None
+        score = (await calls.score(site, before, image, goal)).score
+        return image.sha256, Grades(score.semantics, score.quality)
+
+    async def _images_before(
+        self, row_id: str, origin: str, generator: Generator
+    ) -> tuple[EncodedImage, ...]:
+        """What is drawn from; nothing for the canvas that rows have where there was no image."""
+        image = await self._calls.image(origin)
+        if await asyncio.to_thread(lambda: image.is_white):
+            return ()
+        earlier = [await self._calls.image(sha256) for sha256 in self._images_of(row_id)[:-1]]
+        # It may ask a server.
+        return await asyncio.to_thread(
+            conditioning_images, self._conditioning, generator, [*earlier, image]
+        )
 
     def _store(self, row: RolloutRow, received: float, dev: bool) -> None:
         sent, attempt = received + row.seconds, self._attempt

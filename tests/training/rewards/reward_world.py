@@ -3,18 +3,22 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from PIL import Image
 
-from inference.backends.sketch.agents import SketchScorer
-from inference.roles import Generator, Scorer, UnusableAnswerError
+from inference.backends.sketch.agents import SketchCritic, SketchPlanner, SketchScorer
+from inference.calls.ask import ModelCalls
+from inference.calls.call_index import CallIndex
+from inference.roles import Generator, Roles, Scorer, UnusableAnswerError
 from inference.sketch_world import generator as sketch_generator
 from inference.sketch_world import scorer as sketch_scorer
 from inference.sketch_world.settings import MistakeRates, SketchSettings
 from schemas.curation import Evaluation
-from training.rewards.calls import RewardCalls
+from schemas.training import CRITIC
+from schemas.trajectories import ModelCallRow
 from training.rewards.reward import RewardSettings
 from training.rewards.service import RewardRequest, RewardService, RowState
 from warehouse import EncodedImage, Home
@@ -93,6 +97,7 @@ class RewardWorld:
         self.canvas = home.images.put(EncodedImage.of(Image.new("RGB", (192, 192), "white")))
         self.journal = home.journal("rollouts", "run-1")
         self.generator = FaultyGenerator()
+        self._open: dict[str, ExitStack] = {}
 
     def service(
         self,
@@ -102,11 +107,23 @@ class RewardWorld:
         generator_of: Callable[[str], Generator] | None = None,
         **other: Any,
     ) -> RewardService:
-        images, scorer = self.home.images, scorer or SketchScorer(FLAWLESS)
-        journal = self.home.journal("rollouts", run)
-        calls = RewardCalls("critic_rl_checkpoint", run, self.home.journal("calls", run))
+        """A service of a run; an earlier one of the same run has ended."""
+        self.end(run)
+        stack = self._open[run] = ExitStack()
+        journal = stack.enter_context(self.home.journal("rollouts", run))
+        scorer = scorer or SketchScorer(FLAWLESS)
+        roles = Roles(SketchPlanner(), self.generator, SketchCritic(), scorer)
+        calls = stack.enter_context(ModelCalls(self.home, CRITIC, run, roles, settings.limits))
         generator_of = generator_of or (lambda _row: self.generator)
-        return RewardService(generator_of, scorer, images, settings, run, journal, calls, **other)
+        return RewardService(calls, generator_of, settings, run, journal, **other)
+
+    def end(self, *runs: str) -> None:
+        for run in runs or list(self._open):
+            self._open.pop(run, ExitStack()).close()
+
+    def ledger(self) -> list[ModelCallRow]:
+        """The calls of `run-1`."""
+        return CallIndex.read(self.home.journal(CRITIC, "run-1")).ledger()
 
     def state(self, truth: bool, rewritten: str = "", **other: object) -> RowState:
         """A row whose image shows the goal, or the wrong object in the right place."""

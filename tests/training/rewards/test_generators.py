@@ -7,7 +7,6 @@ from schemas.curation import CRITIC_RL, CriticRlRow, Evaluation
 from schemas.trajectories import ATTEMPTS, AttemptRow
 from tests.assets.curation.curated_world import World
 from tests.training.rewards.reward_world import EXACT, QUICK, FaultyGenerator, answer
-from training.rewards.calls import reward_call_rows
 from training.rewards.generators import (
     ASSIGNED,
     assign_generators,
@@ -113,6 +112,4 @@ async def test_rollouts_and_ledger_name_who_drew(world):
         # Accepting draws nothing; a drawing that failed was still asked for.
         assert [who for which, who in named if which == row] == [name, name, None, name]
     assert len(pen.calls) == len(brush.calls) == 2, "a prompt is drawn once by each"
-    await service.close()
-    calls = reward_call_rows(world.home.journal("calls", "run-1").path, {})
-    assert {call.backend for call in calls if call.role == "generator"} == {"pen", "brush"}
+    assert {call.backend for call in world.ledger() if call.role == "generator"} == {"pen", "brush"}

@@ -9,12 +9,10 @@ from inference.calls.scoring import Ensemble, TwoCallScorer
 from inference.roles import QualityGrades, Score, SemanticsGrades, UnusableAnswerError
 from schemas import FoundryError
 from schemas.training import ROLLOUTS
-from schemas.trajectories import MODEL_CALLS
 from tests.training.rewards.reward_world import EXACT, GOAL, QUICK, WRONG, answer
-from training.rewards.calls import reward_call_rows
 from training.rewards.reward import Grades, RewardSettings, step_reward
 from training.rewards.rollouts import dev_figures, failed_share, rollout_rows, step_figures
-from warehouse import EncodedImage, Journal
+from warehouse import EncodedImage
 
 CODE = RewardSettings(form="code", draw_timeout_seconds=5, tries=1)
 
@@ -67,8 +65,7 @@ async def test_rewards_are_drawn_from_all_images_where_the_loop_draws_so(world, 
     await service.reward(request)
     await world.service(run="run-2", images_of=lambda _row: so_far).reward(request)
     assert [call[1] for call in world.generator.calls] == [so_far[-given:], so_far[-1:]]
-    await service.close()
-    drawn, scored = reward_call_rows(world.home.journal("calls", "run-1").path, {})
+    drawn, scored = world.ledger()
     assert (drawn.images, scored.images) == (given + 1, 2)
 
 
@@ -94,11 +91,7 @@ async def test_an_ablated_step_redraws_nothing(world):
 
 @pytest.mark.parametrize(
     ("prompt", "reason"),
-    [
-        ("hang", "TimeoutError: no answer within 0.2 s"),
-        ("broken", "cannot be decoded"),
-        ("nothing", "answered with NoneType"),
-    ],
+    [("hang", "TimeoutError: no answer within 0.2 s"), ("nothing", "answered with NoneType")],
 )
 async def test_a_failed_draw_is_masked_never_neutral(world, prompt, reason):
     service = world.service(QUICK.model_copy(update={"draw_timeout_seconds": 0.2}))
@@ -109,11 +102,12 @@ async def test_a_failed_draw_is_masked_never_neutral(world, prompt, reason):
 
 
 @pytest.mark.parametrize("settings", [QUICK, CODE], ids=["paper", "code"])
-async def test_a_prompt_that_cannot_be_drawn_is_the_worst_image(world, settings):
+@pytest.mark.parametrize(("prompt", "reason"), [("refuse", "not that"), ("broken", "decoded")])
+async def test_a_prompt_that_cannot_be_drawn_is_the_worst_image(world, settings, prompt, reason):
     service = world.service(settings)
-    row = await service.reward(world.request(answer(False, "refuse")))
+    row = await service.reward(world.request(answer(False, prompt)))
     before = world.state(truth=False).grades
-    assert (row.status, row.image, row.error) == ("scored", None, "not that")
+    assert (row.status, row.image) == ("scored", None) and reason in row.error
     assert row.step_reward == step_reward(before, Grades(0, 0), settings.form)
     assert row.reward < (await rewards(world, service, [answer(False, EXACT)]))[0]
 
@@ -127,7 +121,7 @@ async def test_a_judge_without_an_answer_masks_its_rollout(world):
 
     service = world.service(scorer=Refusing())
     row = await service.reward(world.request(answer(False, EXACT)))
-    assert (row.status, row.error) == ("masked", "no grade")
+    assert row.status == "masked" and "no grade" in row.error
 
 
 async def test_a_missing_origin_masks_its_rollout(world):
@@ -145,8 +139,8 @@ async def test_a_temporary_failure_is_retried(world):
 async def test_bad_rows_do_not_affect_others(world):
     """Good rows get the same rewards beside failing ones."""
     good = [answer(True), answer(False, EXACT), answer(False, WRONG), answer(False)]
-    bad = [answer(False, "nothing"), answer(False, "broken"), "?", answer(False, "hang")]
-    settings = QUICK.model_copy(update={"draw_timeout_seconds": 3, "concurrency": 3})
+    bad = [answer(False, "nothing"), answer(False, "hang"), "?", answer(False, "nothing")]
+    settings = QUICK.model_copy(update={"draw_timeout_seconds": 1, "concurrency": 3})
     alone = await rewards(world, world.service(settings, "alone"), good)
     mixed = [text for pair in zip(bad, good, strict=True) for text in pair]
     interleaved = await rewards(world, world.service(settings, "interleaved"), mixed)
@@ -167,8 +161,13 @@ async def test_equal_requests_share_one_drawing(world):
     request = world.request(answer(False, EXACT))
     rows = await asyncio.gather(*(service.reward(request) for _ in range(8)))
     rows.append(await service.reward(request))
+    rows.append(await world.service().reward(request))  # of a process that goes on
     assert len(world.generator.calls) == 1 and len({row.reward for row in rows}) == 1
-    assert len({row.rollout_id for row in rows}) == 9
+    assert [(call.role, call.prompt_id, call.error) for call in world.ledger()] == [
+        ("generator", "row-1", None),
+        ("scorer", "row-1", None),
+    ]
+    assert len({row.rollout_id for row in rows[:9]}) == 9
 
 
 async def test_the_step_part_is_the_mean_of_several_drawings(world):
@@ -203,19 +202,10 @@ async def test_concurrent_drawings_are_limited(world):
     assert world.generator.max_active == 2
 
 
-async def test_a_hanging_drawing_blocks_others_until_its_timeout(world):
-    settings = QUICK.model_copy(update={"concurrency": 1, "draw_timeout_seconds": 3})
-    hanging, other = await rewards(
-        world, world.service(settings), [answer(False, "hang"), answer(False)]
-    )
-    assert hanging is None and other is not None
-
-
 async def test_every_rollout_is_in_the_journal_and_fits_the_table(world):
     service = world.service()
-    for text in (answer(True), "?", answer(False, "broken"), answer(False, EXACT)):
+    for text in (answer(True), "?", answer(False, "nothing"), answer(False, EXACT)):
         await service.reward(world.request(text))
-    await service.close()
     table = ROLLOUTS.to_arrow(rollout_rows(world.journal.path))
     assert table.schema.equals(ROLLOUTS.arrow_schema, check_metadata=True)
     assert table["status"].to_pylist() == ["scored", "malformed", "masked", "scored"]
@@ -226,7 +216,6 @@ async def test_only_the_last_sample_of_a_step_counts(world):
     before = world.service()
     for step in (1, 2, 2, 3):
         await before.reward(world.request(answer(True), step=step))
-    await before.close()
     again = world.service()
     for step in (2, 2, 3):
         await again.reward(world.request(answer(False), step=step))
@@ -238,7 +227,7 @@ async def test_only_the_last_sample_of_a_step_counts(world):
 
 async def test_rows_that_are_not_trained_on_are_no_rollouts_of_training(world):
     service = world.service()
-    texts = [answer(False, EXACT), answer(True), answer(False, "broken")]
+    texts = [answer(False, EXACT), answer(True), answer(False, "nothing")]
     for number, text in enumerate(texts):
         request = world.request(text, row=f"dev-{number}")
         await service.reward(request.model_copy(update={"dev": True}))
@@ -250,16 +239,14 @@ async def test_rows_that_are_not_trained_on_are_no_rollouts_of_training(world):
     assert figures["dev_reward"] == pytest.approx((rewards[0] + rewards[1]) / 2)
     assert (figures["dev_accuracy"], figures["dev_masked_share"]) == (-0.5, pytest.approx(1 / 3))
     await service.reward(world.request(answer(True)))
-    await service.close()
     assert [row.row_id for row in rollout_rows(world.journal.path)] == ["row-1"]
-    calls = reward_call_rows(world.home.journal("calls", "run-1").path, {})
-    assert [call.role for call in calls] == ["generator", "scorer", "generator"]
+    assert [call.role for call in world.ledger()] == ["generator", "scorer", "generator"]
 
 
 async def test_a_torn_line_is_ignored_and_a_foreign_one_is_named(world):
     service = world.service()
     await service.reward(world.request(answer(True)))
-    await service.close()
+    world.end()
     with world.journal.path.open("a") as file:
         file.write('{"attempt": "x", "row"')
     assert len(rollout_rows(world.journal.path)) == 1
@@ -271,7 +258,7 @@ async def test_a_torn_line_is_ignored_and_a_foreign_one_is_named(world):
 
 async def test_the_figures_of_a_step(world):
     service = world.service()
-    texts = [answer(True), "?", answer(False, "broken"), answer(False, EXACT)]
+    texts = [answer(True), "?", answer(False, "nothing"), answer(False, EXACT)]
     await rewards(world, service, texts)
     figures = step_figures(service.step(1), 1.0)
     assert (figures["masked_share"], figures["malformed_share"]) == (0.25, 0.25)
@@ -353,28 +340,6 @@ async def test_a_scorer_of_two_calls_has_two_rows(world):
     scorer = TwoCallScorer("remote", "m", Half("m-semantics"), Half("m-quality"))
     service = world.service(scorer=scorer)
     row = await service.reward(world.request(answer(False, EXACT)))
-    await service.close()
     before = world.state(truth=False).grades
     assert row.step_reward == pytest.approx((6 - before.overall) / 10)
-    calls = [record["model"] for record in world.home.journal("calls", "run-1").records()]
-    assert sorted(calls) == ["1", "m-quality", "m-semantics"]
-
-
-async def test_every_call_is_in_the_ledger_once(world):
-    service = world.service()
-    same = [world.request(answer(False, EXACT)) for _ in range(3)]
-    await asyncio.gather(*map(service.reward, same))
-    await service.reward(world.request(answer(False, "refuse"), row="row-2"))
-    await service.close()
-    journal = world.home.local / "calls.jsonl"
-    with Journal(journal) as copy:
-        for record in world.home.journal("calls", "run-1").records():
-            copy.append(record)
-    rows = reward_call_rows(journal, {"row-1": "p1", "row-2": "p2"})
-    assert [(row.role, row.prompt_id, row.error) for row in rows] == [
-        ("generator", "p1", None),
-        ("scorer", "p1", None),
-        ("generator", "p2", "not that"),
-    ]
-    assert len({row.call_id for row in rows}) == 3 and {row.shard for row in rows} == {"run-1"}
-    assert world.home.lake.write(MODEL_CALLS, rows, "critic_rl_checkpoint-run-1")
+    assert sorted(call.model for call in world.ledger()) == ["1", "m-quality", "m-semantics"]
