@@ -22,7 +22,7 @@ def main(
     shard_size: Annotated[int, typer.Option(min=1, help="Prompts in a shard.")] = 100,
     images: Annotated[str, typer.Option(help="single (a file each) or packed.")] = "single",
     costs: Annotated[Path, typer.Option(help="YAML file of costs.")] = COSTS,
-    measured: Annotated[Path, typer.Option(help="Of `bench.scale.calibrate`.")] = MEASURED,
+    measured: Annotated[Path, typer.Option(help="YAML file of measured costs.")] = MEASURED,
     seed: Annotated[int, typer.Option(help="Of the simulation and the intervals.")] = 0,
     samples: Annotated[int, typer.Option(min=0, help="Draws for the intervals.")] = SAMPLES,
     plot: Annotated[

@@ -197,7 +197,7 @@ class Hardware(ConfigModel):
 
 
 def load_costs(path: Path = COSTS, measured: Path = MEASURED) -> Costs:
-    """Costs that are published or assumed, and those that `calibrate.py` measured.
+    """Costs that are published or assumed, and those that were measured on the sketch world.
 
     Raises:
         DocumentError: a file cannot be read, or a value is missing or wrong.

@@ -40,7 +40,7 @@ def only(_, options):
 
 
 def test_a_goal_is_unambiguous_and_leads_to_the_target():
-    for seed in range(200):
+    for seed in range(100):
         edit = EditSample(seed)
         result = carry_out(parse(edit.goal), edit.before, only)
         assert result.scene == edit.target, edit.goal
@@ -112,21 +112,15 @@ def test_drills_mark_equal_phrases():
     assert 0.4 < np.mean([mark in EQUAL_MARKS for mark in marks]) < 0.65
 
 
-def test_a_reading_names_its_objects():
-    for seed in range(40):
-        sample = reading_sample(seed)
-        named = sample.answer.removeprefix("Named: ").rstrip(".").split(", ")
-        assert all(f" {thing}" in f" {sample.question}" for thing in named)
-        assert 1 <= len(named) <= 3
-
-
-def test_a_varied_reading_names_plurals_in_the_singular_and_no_compounds():
+@pytest.mark.parametrize("varied", [False, True])
+def test_a_reading_names_its_objects(varied):
+    """A varied one has plurals, which are named in the singular, and compounds, which are not."""
     plurals = {
         f"{c} {kind.plural}": f"{c} {kind.name}" for kind in KINDS.values() for c in kind.colours
     }
     plural_count = compound_count = 0
-    for seed in range(200):
-        sample = reading_sample(seed, varied=True)
+    for seed in range(100):
+        sample = reading_sample(seed, varied=varied)
         named = sample.answer.removeprefix("Named: ").rstrip(".").split(", ")
         for thing in named:
             forms = {thing, *(plural for plural, one in plurals.items() if one == thing)}
@@ -134,8 +128,7 @@ def test_a_varied_reading_names_plurals_in_the_singular_and_no_compounds():
             plural_count += re.search(rf"{thing}\b", sample.question) is None
         compound_count += any(f"a picture {kind}" in sample.question for kind in KINDS)
         assert not any(thing.startswith("picture ") for thing in named)
-    assert plural_count > 50
-    assert compound_count > 5
+    assert (plural_count > 25) is (compound_count > 2) is varied
 
 
 def test_only_the_marks_of_a_drill_count():
@@ -172,7 +165,7 @@ def test_patches_are_those_of_the_real_processor():
     assert ours["image_grid_thw"].tolist() == theirs["image_grid_thw"].tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_training_resumes_and_ends_in_the_same_weights(tmp_path, monkeypatch):
     from tools.base_model import pretrain as module
 
@@ -202,17 +195,11 @@ def test_a_killed_training_resumes_and_ends_in_the_same_weights(tmp_path, monkey
     assert resumed == uninterrupted
 
 
-def test_the_shipped_model_is_small_and_documented():
-    folder = PACKAGED_MODEL
-    assert (folder / "model.safetensors").stat().st_size <= 8e6
-    assert "python -m tools.base_model" in (folder / "README.md").read_text("utf-8")
-    assert json.loads((folder / "config.json").read_text())["model_type"] == "qwen3_vl"
-
-
 @pytest.mark.long
 def test_the_shipped_tokenizer_is_made_again():
     made = build_tokenizer(2048).backend_tokenizer.to_str()
     assert json.loads(made) == json.loads((PACKAGED_MODEL / "tokenizer.json").read_text())
+    assert "python -m tools.base_model" in (PACKAGED_MODEL / "README.md").read_text("utf-8")
 
 
 @pytest.mark.slow
@@ -222,6 +209,7 @@ def test_the_shipped_model_sees():
     torch_cpu_shim.install()
     from transformers import AutoTokenizer, Qwen3VLForConditionalGeneration
 
+    assert (PACKAGED_MODEL / "model.safetensors").stat().st_size <= 8e6
     model = Qwen3VLForConditionalGeneration.from_pretrained(PACKAGED_MODEL, dtype=torch.float32)
     samples = [image_sample(10**12 + seed, 1.0) for seed in range(32)]
     batch = Collator(AutoTokenizer.from_pretrained(PACKAGED_MODEL))(samples)

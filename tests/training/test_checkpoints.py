@@ -35,9 +35,23 @@ def statuses(registry):
     return {row.version: row.status for row in registry.rows(NAME)}
 
 
-def test_a_trained_checkpoint_is_a_candidate(registry):
+def test_the_promoted_version_replaces_the_one_before(registry):
     assert statuses(registry) == {"a": "candidate", "b": "candidate", "c": "candidate"}
     assert registry.promoted(NAME) is None
+    registry.promote(NAME, "a", "first of its name")
+    event = registry.history(NAME)[-1]
+    assert (event.action, event.why) == ("promote", "first of its name")
+    assert event.at.tzinfo is not None
+    registry.register(checkpoint_row(NAME, "a", registry.folder(NAME, "a")))
+    assert statuses(registry)["a"] == "promoted", "registering again keeps the status"
+    assert registry.reject(NAME, "b", "worse").status == "rejected"
+    assert registry.promoted(NAME).version == "a"
+    assert registry.promote(NAME, "b", "better").status == "promoted"
+    assert registry.promoted(NAME).version == "b"
+    assert statuses(registry) == {"a": "candidate", "b": "promoted", "c": "candidate"}
+    registry.promote(NAME, "b", "again")
+    promotions = [event for event in registry.history(NAME) if event.action == "promote"]
+    assert [event.version for event in promotions] == ["a", "b"]
 
 
 def test_what_trainers_of_published_checkpoints_resumed_from_is_garbage(registry):
@@ -59,13 +73,6 @@ def test_what_trainers_of_published_checkpoints_resumed_from_is_garbage(registry
     assert list(registry.collect_working_files()) == []
 
 
-def test_the_promoted_version_replaces_the_one_before(registry):
-    registry.promote(NAME, "a", "first")
-    assert registry.promote(NAME, "b", "better").status == "promoted"
-    assert registry.promoted(NAME).version == "b"
-    assert statuses(registry) == {"a": "candidate", "b": "promoted", "c": "candidate"}
-
-
 def test_rolling_back_twice_returns_two_versions(registry):
     for version in "abc":
         registry.promote(NAME, version, "better")
@@ -76,30 +83,24 @@ def test_rolling_back_twice_returns_two_versions(registry):
         registry.roll_back(NAME, "and this")
 
 
-def test_a_rolled_back_version_can_be_promoted_again(registry):
+def test_roll_backs_pass_over_what_was_rolled_back_or_promoted_twice(registry):
     for version in "ab":
         registry.promote(NAME, version, "better")
     registry.roll_back(NAME, "a mistake")
     registry.promote(NAME, "b", "the rollback was the mistake")
-    assert registry.promoted(NAME).version == "b"
-    assert registry.roll_back(NAME, "no, it was not").version == "a"
-
-
-def test_rolling_back_a_version_that_was_promoted_twice_leaves_it(registry):
-    for version in "aab":
-        record(registry.home, "promote", {NAME: version}, "by two processes at once")
-    record(registry.home, "promote", {NAME: "b"}, "by two processes at once")
-    assert registry.roll_back(NAME, "bad").version == "a"
-    assert statuses(registry) == {"a": "promoted", "b": "rejected", "c": "candidate"}
-    with pytest.raises(CheckpointError, match="before a"):
+    registry.promote(NAME, "a", "to and fro")
+    assert registry.promoted(NAME).version == "a"
+    assert registry.roll_back(NAME, "bad").version == "b"
+    with pytest.raises(CheckpointError, match="before b"):
         registry.roll_back(NAME, "and this")
 
 
-def test_a_rollback_does_not_return_to_what_was_rolled_back_before(registry):
-    for version in "aba":
-        registry.promote(NAME, version, "to and fro")
-    assert registry.roll_back(NAME, "bad").version == "b"
-    with pytest.raises(CheckpointError, match="before b"):
+def test_rolling_back_a_version_that_was_promoted_twice_leaves_it(registry):
+    for version in "aabb":
+        record(registry.home, "promote", {NAME: version}, "by two processes at once")
+    assert registry.roll_back(NAME, "bad").version == "a"
+    assert statuses(registry) == {"a": "promoted", "b": "rejected", "c": "candidate"}
+    with pytest.raises(CheckpointError, match="before a"):
         registry.roll_back(NAME, "and this")
 
 
@@ -151,32 +152,6 @@ def test_planner_and_critic_are_promoted_at_once(registry, monkeypatch):
     assert len(list(registry.home.journal("promotions", "registry").records())) == 1
 
 
-def test_promoting_the_promoted_version_changes_nothing(registry):
-    registry.promote(NAME, "a", "first")
-    registry.promote(NAME, "b", "better")
-    registry.promote(NAME, "b", "again")
-    assert [event.version for event in registry.history(NAME)] == ["a", "b"]
-
-
-def test_a_rejected_version_leaves_the_promoted_one_in_use(registry):
-    registry.promote(NAME, "a", "first")
-    assert registry.reject(NAME, "b", "worse").status == "rejected"
-    assert registry.promoted(NAME).version == "a"
-
-
-def test_the_history_has_time_and_reason(registry):
-    registry.promote(NAME, "a", "first of its name")
-    event = registry.history(NAME)[-1]
-    assert (event.action, event.why) == ("promote", "first of its name")
-    assert event.at.tzinfo is not None
-
-
-def test_registering_again_keeps_the_status(registry):
-    registry.promote(NAME, "a", "first")
-    registry.register(checkpoint_row(NAME, "a", registry.folder(NAME, "a")))
-    assert statuses(registry)["a"] == "promoted"
-
-
 def test_a_promotion_that_was_killed_halfway_is_finished_by_the_next_command(registry):
     registry.promote(NAME, "a", "first")
     record(registry.home, "promote", {NAME: "b"}, "killed after the journal, before the table")
@@ -186,19 +161,15 @@ def test_a_promotion_that_was_killed_halfway_is_finished_by_the_next_command(reg
     assert statuses(registry) == {"a": "candidate", "b": "promoted", "c": "candidate"}
 
 
-def test_unknown_and_incomplete_versions_are_not_promoted(registry):
+def test_what_is_unknown_or_incomplete_is_not_promoted(registry):
     with pytest.raises(CheckpointError, match=f"no checkpoint {NAME}@z in .*; there are: {NAME}@a"):
         registry.promote(NAME, "z", "typo")
-    (registry.folder(NAME, "a") / MANIFEST_FILE).unlink()
-    with pytest.raises(CheckpointError, match="incomplete"):
-        registry.promote(NAME, "a", "half of it")
-    assert not registry.history(NAME)
-
-
-def test_a_checkpoint_is_complete_while_row_and_files_exist(registry):
     assert registry.is_complete(NAME, "a") and not registry.is_complete(NAME, "z")
     about = registry.folder(NAME, "a") / MANIFEST_FILE
     about.unlink()
+    with pytest.raises(CheckpointError, match="incomplete"):
+        registry.promote(NAME, "a", "half of it")
     about.symlink_to("gone")
     registry.home.lake.delete(CHECKPOINTS, f"{NAME}-b")
     assert not registry.is_complete(NAME, "a") and not registry.is_complete(NAME, "b")
+    assert not registry.history(NAME)

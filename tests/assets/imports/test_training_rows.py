@@ -97,7 +97,7 @@ def test_mistakes_are_one_line(home, imported, capsys, tmp_path):
     assert done.returncode == 1 and "has no usable row; it is empty" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_llamafactory_loads_imported_rows_alone(home, imported, tmp_path):
     """By its own loader, answers and images as they were."""
     imported("planner-sft")

@@ -5,6 +5,7 @@ import subprocess
 import tarfile
 import zipfile
 from importlib import metadata
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -114,12 +115,6 @@ def test_an_extra_is_built_with_what_its_environment_has(tiny, tmp_path, monkeyp
     assert not environment_of("rl", "cpu").exists()
 
 
-def test_an_extra_that_cannot_be_built_is_one_line_with_a_log(tiny, tmp_path):
-    (tmp_path / "rl-cpu-flash.txt").write_text("no_such_extra==1.0\n")
-    with pytest.raises(FoundryError, match=r"no_such_extra==1\.0 of rl-cpu-flash\.txt \(log: "):
-        ensure_environment("rl", "cpu", str, "flash")
-
-
 @pytest.mark.slow
 def test_pip_is_used_where_there_is_no_uv(tiny, monkeypatch):
     monkeypatch.setattr(installers, "_find_uv", lambda: None)
@@ -128,23 +123,22 @@ def test_pip_is_used_where_there_is_no_uv(tiny, monkeypatch):
     assert "uv is not installed; using pip" in lines
 
 
-def test_an_incomplete_environment_is_installed_again(tiny):
+def test_an_incomplete_environment_is_installed_again_and_other_pins_are_another(tiny):
     folder = environment_of("sft", "cpu")
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").write_text("half")
     assert answer(ensure_environment("sft", "cpu", str)) == "42"
-
-
-def test_other_pins_are_another_environment(tiny):
-    before = environment_of("sft", "cpu")
     pins = environments.pins_of("sft", "cpu")
     pins.write_text(pins.read_text() + "# a remark\n")
-    assert environment_of("sft", "cpu") != before
+    assert environment_of("sft", "cpu") != folder
     assert environment_of("rl", "cpu").name.startswith("rl-cpu-")
 
 
 @pytest.mark.slow
-def test_a_failed_installation_is_one_line_with_a_log(tiny):
+def test_a_failed_installation_is_one_line_with_a_log(tiny, tmp_path):
+    (tmp_path / "rl-cpu-flash.txt").write_text("no_such_extra==1.0\n")
+    with pytest.raises(FoundryError, match=r"no_such_extra==1\.0 of rl-cpu-flash\.txt \(log: "):
+        ensure_environment("rl", "cpu", str, "flash")
     environments.pins_of("sft", "cpu").write_text("no_such_trainer==1.0\n")
     with pytest.raises(FoundryError, match=r"cannot install sft-cpu\.txt") as raised:
         ensure_environment("sft", "cpu", str)
@@ -172,14 +166,12 @@ def test_uv_uses_the_indexes_of_pip():
     }
 
 
-@pytest.mark.parametrize("hardware", ["cpu", "gpu"])
-@pytest.mark.parametrize("purpose", ["sft", "rl", "agents"])
-def test_pins_have_exact_versions_only(purpose, hardware):
-    lines = environments.pins_of(purpose, hardware).read_text().splitlines()
-    pins = [line for line in lines if not line.startswith("#")]
-    assert len(pins) > 50
-    assert all(line.count("==") == 1 and "/" not in line and "+" not in line for line in pins)
-    assert any(line.startswith("torch==") for line in pins)
+def test_pins_have_exact_versions_only():
+    for purpose, hardware in product(("sft", "rl", "agents"), ("cpu", "gpu")):
+        lines = environments.pins_of(purpose, hardware).read_text().splitlines()
+        pins = [line for line in lines if not line.startswith("#")]
+        assert len(pins) > 50 and any(line.startswith("torch==") for line in pins)
+        assert all(line.count("==") == 1 and "/" not in line and "+" not in line for line in pins)
 
 
 def test_the_cpu_build_of_vllm_is_found_as_vllm(tmp_path):

@@ -12,7 +12,7 @@ from tests.training.trainer_parsers import parse_all
 from training.grpo.recipe import GrpoSettings, cluster_overrides, environment, overrides
 from training.tracking import Tracker, TrackingSettings
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 PARSER = Path(__file__).parent / "parse_config.py"
 # Values that YAML has, and characters that Hydra's grammar uses.
 MINE = {

@@ -42,12 +42,11 @@ def test_large_recipes_have_the_references_numbers():
         assert {key: line[key] for key in expected} == expected
 
 
-def test_the_paper_diverges_little_from_the_parent_and_its_code_as_it_likes():
-    paper, reference = (GrpoSettings(recipe=name) for name in ("paper", "reference"))
-    assert (paper.kl, paper.reward.form) == (1e-3, "paper")
-    assert (reference.kl, reference.reward.form) == (0, "code")
-    assert options(paper)[f"{ACTOR}.use_kl_loss"] == "true"
-    assert options(reference)[f"{ACTOR}.use_kl_loss"] == "false"
+def test_paper_and_published_code_differ_in_divergence_and_reward():
+    for name, kl, form in (("paper", 1e-3, "paper"), ("reference", 0, "code")):
+        settings = GrpoSettings(recipe=name)
+        assert (settings.kl, settings.reward.form) == (kl, form)
+        assert options(settings)[f"{ACTOR}.use_kl_loss"] == ("true" if kl else "false")
 
 
 def test_a_reward_that_is_set_in_part_is_the_recipes_otherwise():
@@ -59,12 +58,8 @@ def test_set_fields_override_the_recipe():
     settings = GrpoSettings(recipe="paper", learning_rate=1e-6, gpus=2)
     assert (settings.learning_rate, settings.gpus, settings.response_length) == (1e-6, 2, 4096)
     assert GrpoSettings.model_validate(settings.model_dump()) == settings
-
-
-def test_divergence_from_the_parent_is_one_setting():
     line = options(GrpoSettings(kl=1e-3))
-    assert line[f"{ACTOR}.use_kl_loss"] == "true"
-    assert line[f"{ACTOR}.kl_loss_coef"] == "0.001"
+    assert line[f"{ACTOR}.use_kl_loss"] == "true" and line[f"{ACTOR}.kl_loss_coef"] == "0.001"
 
 
 def test_a_cpu_run_is_batched_and_skips_the_second_pass():
@@ -74,15 +69,7 @@ def test_a_cpu_run_is_batched_and_skips_the_second_pass():
     assert line["algorithm.rollout_correction.bypass_mode"] == "true"
     assert environment(GrpoSettings())["VERL_PLATFORM"] == "cpu"
     assert "VERL_PLATFORM" not in environment(GrpoSettings(recipe="paper"))
-
-
-def test_paths_are_quoted_for_hydra():
-    assert options(GrpoSettings())["data.train_files"] == r"'/a b/it\'s/critic_rl.parquet'"
-
-
-def test_updates_must_divide_a_step():
-    with pytest.raises(ValidationError, match="mini_batch 5 must divide batch 16"):
-        GrpoSettings(mini_batch=5)
+    assert line["data.train_files"] == r"'/a b/it\'s/critic_rl.parquet'"
 
 
 def test_a_pass_divides_a_devices_update():
@@ -170,11 +157,8 @@ def test_one_gpu_trains_adapters_and_offloads():
     assert line[f"{ACTOR}.optim.lr"] == "2e-05"
     assert line[f"{ACTOR}.fsdp_config.optimizer_offload"] == "true"
     assert line["actor_rollout_ref.rollout.tensor_model_parallel_size"] == "1"
-
-
-def test_a_trained_head_has_no_fused_kernels():
-    """On several GPUs verl 0.9.1 does not add up the gradients that they give it."""
-    assert "actor_rollout_ref.model.use_fused_kernels" not in options(GrpoSettings(recipe="paper"))
+    # On several GPUs verl 0.9.1 does not add up the gradients that these give a trained head.
+    assert f"{model}.use_fused_kernels" not in options(GrpoSettings(recipe="paper"))
 
 
 def test_vllm_has_room_for_the_longest_sequence_and_ray_for_all_workers():
@@ -185,16 +169,14 @@ def test_vllm_has_room_for_the_longest_sequence_and_ray_for_all_workers():
     assert (lora[length], lora[cpus]) == ("8192", "20")
     nodes = options(GrpoSettings(recipe="paper", nodes=2))
     assert cpus not in nodes and nodes[storage] == "4"
-
-
-def test_dynamic_batches_hold_the_longest_sequence():
-    line = options(GrpoSettings(recipe="paper", tokens_per_gpu=24000))
-    assert line[f"{ACTOR}.use_dynamic_bsz"] == "true"
-    assert line[f"{ACTOR}.ppo_max_token_len_per_gpu"] == "24000"
+    dynamic = options(GrpoSettings(recipe="paper", tokens_per_gpu=24000))
+    assert dynamic[f"{ACTOR}.use_dynamic_bsz"] == "true"
+    assert dynamic[f"{ACTOR}.ppo_max_token_len_per_gpu"] == "24000"
 
 
 def test_contradictions_name_the_fix():
     cases = [
+        ({"mini_batch": 5}, "mini_batch 5 must divide batch 16"),
         ({"recipe": "paper", "gpus": 6, "mini_batch": 4, "n": 9, "batch": 8}, "1, 2, 3 or 6"),
         ({"recipe": "paper", "nodes": 3}, "the 64 rollouts of an update .* 24 GPUs: change"),
         ({"recipe": "paper", "tokens_per_gpu": 9000}, "set it to 20480"),

@@ -1,6 +1,5 @@
 """The local launcher: outcomes, failures in one line, and processes that must end."""
 
-import json
 import os
 import signal
 import subprocess
@@ -90,70 +89,52 @@ raise SystemExit(1)
     assert not remaining(tmp_path / "stubborn")
 
 
-def test_a_crash_is_one_line_with_the_trainers_log(tmp_path):
-    code = "raise ValueError('the template has no images')"
-    with pytest.raises(TrainingFailedError) as raised:
-        launch(toy_job(tmp_path, code))
-    message = str(raised.value)
-    assert "\n" not in message
-    assert "ValueError: the template has no images" in message
-    assert str(tmp_path / "trainer.log") in message
+FAILURES = {
+    # Code of the trainer, changes of its job -> the reason, and the log that it names.
+    "crash": (
+        "raise ValueError('the template has no images')",
+        {},
+        r"ValueError: the template has no images.*trainer\.log",
+    ),
+    "killed": ("import os; os.kill(os.getpid(), 9)", {}, "killed, most likely by the system for"),
+    "killed with its driver": (
+        "import os, time; os.kill(os.getppid(), 9); time.sleep(600)",
+        {},
+        r"killed, most likely.*driver\.log",
+    ),
+    "silent": ("", {"payload": {"code": "", "silent": True}}, "ended without a model"),
+    "no model": ("", {"payload": {"code": "", "no_model": True}}, "no model in"),
+    "no driver": ("", {"module": "no_such_driver"}, "exit code 1"),
+}
 
 
-def test_a_killed_trainer_is_reported_as_short_of_memory(tmp_path):
-    code = "import os; os.kill(os.getpid(), 9)"
-    with pytest.raises(TrainingFailedError, match="killed, most likely by the system for lack of"):
-        launch(toy_job(tmp_path, code))
+def test_failures_are_one_line_with_the_log(tmp_path):
+    for name, (code, changes, reason) in FAILURES.items():
+        folder = tmp_path / name
+        with pytest.raises(TrainingFailedError, match=reason) as raised:
+            launch(toy_job(folder, code).model_copy(update=changes))
+        assert "\n" not in str(raised.value) and not remaining(folder), name
 
 
-def test_a_killed_driver_is_noticed_and_its_trainer_ended(tmp_path):
-    code = "import os, time; os.kill(os.getppid(), 9); time.sleep(600)"
-    with pytest.raises(TrainingFailedError, match="killed, most likely") as raised:
-        launch(toy_job(tmp_path, code))
-    assert "driver.log" in str(raised.value)
-    assert not remaining(tmp_path)
-
-
-def test_ending_without_a_model_message_is_a_failure(tmp_path):
-    with pytest.raises(TrainingFailedError, match="ended without a model"):
-        launch(toy_job(tmp_path, "", silent=True))
-
-
-def test_a_missing_model_is_a_failure(tmp_path):
-    with pytest.raises(TrainingFailedError, match="no model in"):
-        launch(toy_job(tmp_path, "", no_model=True))
-
-
-def test_a_driver_that_does_not_start_is_a_failure(tmp_path):
-    job = toy_job(tmp_path, "").model_copy(update={"module": "no_such_driver"})
-    with pytest.raises(TrainingFailedError, match="exit code 1"):
-        launch(job)
-
-
-def test_secrets_are_not_written_to_files(tmp_path):
-    job = toy_job(tmp_path, "import os; assert os.environ['TOKEN'] == 'hush-hush'")
-    job = job.model_copy(update={"environment": {**job.environment, "TOKEN": "hush-hush"}})
-    launch(job)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert files and not [path for path in files if b"hush-hush" in _without_code(path)]
-
-
-def _without_code(path: Path) -> bytes:
-    if path.name != "job.json":
-        return path.read_bytes()
-    record = json.loads(path.read_text())
-    record["payload"].pop("code")
-    return json.dumps(record).encode()
-
-
-def test_what_a_trainer_leaves_running_is_ended(tmp_path):
+def test_secrets_are_in_no_file_and_what_a_trainer_leaves_running_is_ended(tmp_path):
     code = """
-import pathlib, subprocess, sys
+import os, pathlib, subprocess, sys
+assert len(os.environ["TOKEN"]) == 9
 nap = [sys.executable, "-c", "import time; time.sleep(600)"]
 pathlib.Path("pids").write_text(str(subprocess.Popen(nap, start_new_session=True).pid))
 """
-    launch(toy_job(tmp_path, code))
-    assert have_ended([int((tmp_path / "pids").read_text())])
+    job = toy_job(tmp_path, code)
+    job = job.model_copy(update={"environment": {**job.environment, "TOKEN": "hush-hush"}})
+    unrelated = subprocess.Popen(["sleep", "60"], env={**os.environ, JOB_MARK: f"{tmp_path}2"})
+    try:
+        launch(job)
+        assert have_ended([int((tmp_path / "pids").read_text())])
+        assert unrelated.poll() is None
+    finally:
+        unrelated.kill()
+        unrelated.wait()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files and not [path for path in files if b"hush-hush" in path.read_bytes()]
 
 
 @pytest.mark.slow
@@ -267,13 +248,3 @@ def test_two_trainings_cannot_share_a_folder(tmp_path):
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(FoundryError, match="being trained in"):
             launch(toy_job(tmp_path, THREE_STEPS))
-
-
-def test_an_unrelated_process_keeps_running(tmp_path):
-    sleeper = subprocess.Popen(["sleep", "60"], env={**os.environ, JOB_MARK: str(tmp_path) + "2"})
-    try:
-        launch(toy_job(tmp_path, THREE_STEPS))
-        assert sleeper.poll() is None
-    finally:
-        sleeper.kill()
-        sleeper.wait()

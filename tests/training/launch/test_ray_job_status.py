@@ -9,7 +9,10 @@ import pytest
 
 from inference.servers.ray_jobs import job_client, submit_job
 from schemas import FoundryError
+from tests.helpers.ports import free_port
+from tests.training.launch.launch_helpers import THREE_STEPS, launch, toy_job
 from training.launch import ray_job
+from training.launch.jobs import LauncherSettings
 
 RUNNING = {"type": "SUBMISSION", "status": "RUNNING", "entrypoint": "x"}
 ENDED = RUNNING | {"status": "FAILED", "driver_exit_code": 7}
@@ -76,14 +79,10 @@ def test_a_job_that_waited_in_vain_for_its_gpus_waits_again(server):
     assert submitted == [True]
 
 
-def test_a_failed_poll_does_not_end_a_training(server):
-    server.answers = [RUNNING, None, None, RUNNING, ENDED]
+def test_a_failed_poll_and_a_server_that_is_gone_for_a_while_do_not_end_a_training(server):
+    server.answers = [RUNNING, None, None, RUNNING, ENDED, RUNNING]
     status = status_of(server)
     assert [status.exit_code() for _ in range(5)] == [None, None, None, None, 7]
-
-
-def test_a_server_that_is_gone_for_a_while_does_not_end_one_either(server):
-    server.answers = [RUNNING]
     status = status_of(server)
     assert status.exit_code() is None
     server.shutdown()
@@ -107,3 +106,10 @@ def test_polls_are_spaced(server, monkeypatch):
     server.answers = [RUNNING]
     status = status_of(server)
     assert (status.exit_code(), status.exit_code()) == (None, None)
+
+
+def test_no_job_server_is_one_line(tmp_path):
+    pytest.importorskip("ray")
+    settings = LauncherSettings(kind="ray", address=f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(FoundryError, match="no Ray job server at"):
+        launch(toy_job(tmp_path, THREE_STEPS), settings)

@@ -15,7 +15,6 @@ import pytest
 
 from inference.servers.processes import JOB_MARK, WITHDRAWN, find_marked, terminate_processes
 from inference.servers.processes import main as supervisor_main
-from schemas import FoundryError
 from tests.helpers.ports import free_port
 from tests.helpers.ray_jobs import wait_for_jobs
 from tests.training.launch.launch_helpers import (
@@ -30,7 +29,7 @@ from training.launch.driver import TrainingFailedError
 from training.launch.jobs import LauncherSettings
 from training.launch.ray_job import RayDriver
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 CLUSTER_MARK = "INTERLEAVE_TEST_RAY"
 
 
@@ -84,13 +83,6 @@ def start_head(folder: Path, address: str, mark: str) -> None:
     assert started.returncode == 0, started.stderr
 
 
-def test_a_training_runs_as_a_ray_job(cluster, tmp_path):
-    outcome, updates = launch(toy_job(tmp_path, THREE_STEPS), cluster)
-    assert outcome.model == tmp_path / "model"
-    assert [point.step for point in outcome.curves] == [1, 2, 3]
-    assert [done for done, _, _ in updates] == [1, 2, 3]
-
-
 def test_a_driver_killed_in_a_ray_job_is_noticed(cluster, tmp_path):
     code = "import os, time; os.kill(os.getppid(), 9); time.sleep(600)"
     with pytest.raises(TrainingFailedError, match="training toy failed: it was killed"):
@@ -98,7 +90,6 @@ def test_a_driver_killed_in_a_ray_job_is_noticed(cluster, tmp_path):
     assert not find_marked(JOB_MARK, str(tmp_path))
 
 
-@pytest.mark.long
 def test_a_ray_job_is_followed_when_its_run_was_killed(cluster, tmp_path):
     run = run_in_process(tmp_path, THREE_STEPS_ON_GO, cluster)
     wait_for(tmp_path / "starts")
@@ -106,12 +97,12 @@ def test_a_ray_job_is_followed_when_its_run_was_killed(cluster, tmp_path):
     run.wait()
     threading.Timer(2, (tmp_path / "go").touch).start()
     outcome, updates = launch(toy_job(tmp_path, THREE_STEPS_ON_GO), cluster)
+    assert outcome.model == tmp_path / "model"
     assert (tmp_path / "starts").read_text().splitlines() == ["start"]
     assert [done for done, _, _ in updates] == [1, 2, 3]
     assert [point.step for point in outcome.curves] == [1, 2, 3]
 
 
-@pytest.mark.long
 def test_an_interrupted_run_stops_its_ray_job(cluster, tmp_path):
     code = "import pathlib, time; pathlib.Path('started').touch(); time.sleep(600)"
     threading.Thread(target=interrupt_when_there, args=(tmp_path / "started",), daemon=True).start()
@@ -138,10 +129,3 @@ def interrupt_when_there(path: Path) -> None:
     while not path.exists():
         time.sleep(0.1)
     _thread.interrupt_main()
-
-
-def test_no_job_server_is_one_line(tmp_path):
-    pytest.importorskip("ray")
-    settings = LauncherSettings(kind="ray", address=f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(FoundryError, match="no Ray job server at"):
-        launch(toy_job(tmp_path, THREE_STEPS), settings)

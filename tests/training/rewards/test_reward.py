@@ -68,11 +68,8 @@ def test_the_codes_reward_is_the_published_one():
     assert total_reward(
         RewardParts(1, accuracy, step), RewardSettings(form="code")
     ) == pytest.approx(published)
-
-
-def test_the_codes_maximum_for_an_accepted_good_image_is_the_published_one():
-    parts = RewardParts(1, accuracy_reward(True, True, "code"), neutral_step_reward("code"))
-    assert total_reward(parts, RewardSettings(form="code")) == pytest.approx(0.8)
+    accepted = RewardParts(1, accuracy_reward(True, True, "code"), neutral_step_reward("code"))
+    assert total_reward(accepted, RewardSettings(form="code")) == pytest.approx(0.8)
 
 
 def test_alpha_weighs_accuracy_against_step():
@@ -85,9 +82,6 @@ def test_an_ablated_part_gives_its_weight_to_the_other():
     for part, reward in [("step", 0.0), ("accuracy", 0.75)]:
         settings = RewardSettings(without=(part,))
         assert total_reward(RewardParts(1, -1, 0.5), settings) == pytest.approx(reward)
-
-
-def test_ablating_both_parts_is_an_error():
     with pytest.raises(ValidationError):
         RewardSettings(without=("step", "accuracy"))
 

@@ -47,42 +47,35 @@ def test_resumes_from_the_newest_complete_checkpoint(checkpoints):
     newest = files.newest_checkpoint(checkpoints, lines.append)
     assert newest == checkpoints / "checkpoint-20"
     assert not lines and files.is_final(newest)
+    assert files.newest_checkpoint(checkpoints / "none", str) is None
 
 
-def test_without_checkpoints_nothing_is_resumed(tmp_path):
-    assert files.newest_checkpoint(tmp_path / "none", str) is None
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "trainer_state.json",
-        "model.safetensors",
-        "processor_config.json",
-        "optimizer.pt",
-        "scheduler.pt",
-    ],
-)
 @pytest.mark.parametrize("damage", ["truncated", "missing"])
-def test_a_half_written_checkpoint_is_moved_away(checkpoints, name, damage):
-    path = checkpoints / "checkpoint-20" / name
-    if damage == "truncated" and path.suffix == ".json":
-        path.write_text(path.read_text()[:5])
-    elif damage == "truncated":
-        truncate(path)
-    else:
-        path.unlink()
+def test_a_half_written_checkpoint_is_not_complete(checkpoints, damage):
+    folder = checkpoints / "checkpoint-20"
+    needed = ["trainer_state.json", "model.safetensors", "processor_config.json"]
+    needed += ["optimizer.pt", "scheduler.pt"]
+    for name in [*needed, *(["rng_state.pth"] if damage == "truncated" else [])]:
+        path = folder / name
+        content = path.read_bytes()
+        if damage == "missing":
+            path.unlink()
+        else:
+            path.write_bytes(content[:5] if path.suffix == ".json" else content[:-20])
+        assert not files.is_complete(folder), name
+        path.write_bytes(content)
+        assert files.is_complete(folder), name
+
+
+def test_half_written_checkpoints_are_moved_away(checkpoints):
+    (checkpoints / "checkpoint-20.broken").mkdir()  # of an earlier attempt
+    (checkpoints / "checkpoint-20" / "optimizer.pt").unlink()
     lines = []
     newest = files.newest_checkpoint(checkpoints, lines.append)
-    assert newest == checkpoints / "checkpoint-10"
-    broken = checkpoints / "checkpoint-20.broken"
-    assert lines == [f"a half-written checkpoint was moved to {broken}"] and broken.is_dir()
-    assert not files.is_final(newest)
-
-
-def test_random_states_must_be_complete(checkpoints):
-    truncate(checkpoints / "checkpoint-20" / "rng_state.pth")
-    assert not files.is_complete(checkpoints / "checkpoint-20")
+    assert newest == checkpoints / "checkpoint-10" and not files.is_final(newest)
+    broken = checkpoints / "checkpoint-20.broken-2"
+    assert lines == [f"a half-written checkpoint was moved to {broken}"]
+    assert (broken / "config.json").is_file()
 
 
 def test_a_partly_deleted_older_checkpoint_is_moved_away_too(checkpoints):
@@ -91,13 +84,6 @@ def test_a_partly_deleted_older_checkpoint_is_moved_away_too(checkpoints):
     newest = files.newest_checkpoint(checkpoints, str)
     assert newest == checkpoints / "checkpoint-20"
     assert (checkpoints / "checkpoint-10.broken").is_dir()
-
-
-def test_earlier_broken_checkpoints_are_not_overwritten(checkpoints):
-    (checkpoints / "checkpoint-20.broken").mkdir()
-    (checkpoints / "checkpoint-20" / "optimizer.pt").unlink()
-    files.newest_checkpoint(checkpoints, str)
-    assert (checkpoints / "checkpoint-20.broken-2" / "config.json").is_file()
 
 
 def test_shards_that_the_index_names_must_be_there(checkpoints):

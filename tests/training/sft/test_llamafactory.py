@@ -23,7 +23,7 @@ from training.sft.recipe import SftJob, SftSettings, environment, llamafactory_c
 from training.tracking import OFFLINE, Tracker, TrackingSettings
 from warehouse import Home
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 RECIPES = ("sketch", "paper", "reference", "lora")
 TRACKERS = {
     kind: TrackingSettings(kind=kind, project="mine", url="http://t" if kind == "mlflow" else None)
@@ -177,7 +177,6 @@ def test_pairs_for_dpo_are_loaded_with_their_images(exported, parsed):
     assert min(loaded["tokens"]) > 2 * 9  # nine visual tokens an image
 
 
-@pytest.mark.long
 def test_llamafactory_trains_on_the_pairs(exported, tmp_path):
     _, folder = exported
     python = ensure_environment("sft", "cpu")

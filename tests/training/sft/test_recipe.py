@@ -42,10 +42,14 @@ def test_the_paper_recipe_has_the_papers_numbers():
     assert Path(options["deepspeed"]).is_file()
 
 
-def test_the_reference_recipe_has_the_published_codes_batch():
+def test_the_other_recipes_have_their_numbers():
     options = config(recipe="reference")
     assert options["per_device_train_batch_size"] == 2
     assert (options["gradient_accumulation_steps"], options["save_steps"]) == (1, 2000)
+    options = config(recipe="sketch")
+    assert not any(options[f"freeze_{part}"] for part in ("vision_tower", "language_model"))
+    assert not options["freeze_multi_modal_projector"]
+    assert options["disable_gradient_checkpointing"]
 
 
 def test_options_that_collide_with_ours_are_rejected():
@@ -56,13 +60,6 @@ def test_options_that_collide_with_ours_are_rejected():
     for option, reason in cases:
         with pytest.raises(ValidationError, match=reason):
             SftSettings(options={option: 1})
-
-
-def test_the_sketch_recipe_trains_all_parameters():
-    options = config(recipe="sketch")
-    assert not any(options[f"freeze_{part}"] for part in ("vision_tower", "language_model"))
-    assert not options["freeze_multi_modal_projector"]
-    assert options["disable_gradient_checkpointing"]
 
 
 def test_bfloat16_is_used_on_processors_that_have_it_unless_set():
@@ -91,22 +88,19 @@ def test_the_batch_is_divided():
         assert options["gradient_accumulation_steps"] == accumulated
 
 
-def test_an_indivisible_batch_is_an_error(tmp_path):
-    with pytest.raises(ValidationError, match="batch of 30 is no multiple of 16"):
-        SftSettings(recipe="paper", batch=30)
+def test_a_custom_recipe_and_a_batch_that_cannot_be_divided(tmp_path):
     path = tmp_path / "mine.yaml"
-    path.write_text("gpus: 2\nthreads: 1\nbatch: 3\nbatch_per_device: 1\noptions: {stage: sft}\n")
+    recipe = "gpus: {}\nthreads: 1\nbatch: {}\nbatch_per_device: 1\noptions: {{stage: sft}}\n"
+    path.write_text(recipe.format(0, 2))
+    assert config(recipe=path)["gradient_accumulation_steps"] == 2
+    path.write_text(recipe.format(2, 3))
     with pytest.raises(FoundryError, match="batch of 3 is no multiple of 2"):
         config(recipe=path)
-
-
-def test_a_custom_recipe(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text("gpus: 0\nthreads: 1\nbatch: 2\nbatch_per_device: 1\noptions: {stage: sft}\n")
-    assert config(recipe=path)["gradient_accumulation_steps"] == 2
     path.write_text("gpu: 0\n")
     with pytest.raises(FoundryError, match=r"mine.yaml:1: gpu: Extra inputs"):
         config(recipe=path)
+    with pytest.raises(ValidationError, match="batch of 30 is no multiple of 16"):
+        SftSettings(recipe="paper", batch=30)
 
 
 def test_gpus_are_reserved_and_passed_to_torchrun():
@@ -116,6 +110,8 @@ def test_gpus_are_reserved_and_passed_to_torchrun():
     assert job.gpus == 8
     assert (variables["FORCE_TORCHRUN"], variables["NPROC_PER_NODE"]) == ("1", "8")
     assert variables["PATH"].startswith("/e/bin:")
+    variables = environment(read_recipe(SftSettings()), Path("/e/bin/python"), FOLDER)
+    assert (variables["CUDA_VISIBLE_DEVICES"], variables["OMP_NUM_THREADS"]) == ("", "2")
 
 
 def test_a_batch_is_shared_by_all_nodes():
@@ -146,8 +142,3 @@ def test_nodes_meet_where_the_scheduler_says_or_at_the_first_one(tmp_path, monke
     monkeypatch.setattr(nodes, "reachable_host", lambda: "10.0.0.7")
     with rendezvous(tmp_path) as meeting:
         assert meeting.address == "10.0.0.7" and meeting.port > 0
-
-
-def test_a_cpu_recipe_sees_no_gpu():
-    variables = environment(read_recipe(SftSettings()), Path("/e/bin/python"), FOLDER)
-    assert (variables["CUDA_VISIBLE_DEVICES"], variables["OMP_NUM_THREADS"]) == ("", "2")

@@ -97,19 +97,13 @@ def test_data_sets_of_several_files_are_read_and_written(tmp_path, data, monkeyp
         prepare(job(data), tmp_path / "other")
 
 
-def test_a_share_that_leaves_no_rows_is_named(tmp_path, data):
+def test_settings_that_leave_no_rows_are_one_line(tmp_path, data):
     with pytest.raises(FoundryError, match="6 rows to train on and 0 to evaluate: change it"):
-        prepare(job(data, dev_share=0.001), tmp_path / "job")
-
-
-def test_patience_counts_evaluations():
+        prepare(job(data, dev_share=0.001), tmp_path / "share")
+    with pytest.raises(FoundryError, match="all 6 rows are longer than cutoff_len 20: raise it"):
+        prepare(job(data, cutoff_len=20), tmp_path / "long")
     with pytest.raises(ValidationError, match="patience counts evaluations"):
         settings(patience=2)
-
-
-def test_no_row_left_is_one_line(tmp_path, data):
-    with pytest.raises(FoundryError, match="all 6 rows are longer than cutoff_len 20: raise it"):
-        prepare(job(data, cutoff_len=20), tmp_path / "job")
 
 
 def test_damaged_exports_are_named(tmp_path, data):
