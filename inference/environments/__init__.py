@@ -36,6 +36,12 @@ COMPLETE = "complete.json"
 _PINS = Path(__file__).parent
 _SHIM = Path(torch_cpu_shim.__file__)
 _SHIM_MODULE = "interleave_cpu_torch"
+# Whenever the environment's Python starts: what is imported is compiled once, also where
+# PYTHONDONTWRITEBYTECODE is set, and the copy of `torch_cpu_shim.py` is installed.
+_START = (
+    "import sys; sys.dont_write_bytecode = False; "
+    f"import {_SHIM_MODULE}; {_SHIM_MODULE}.install()\n"
+)
 # Must run before an environment counts as complete.
 _IMPORT_CHECKS: dict[Purpose, str] = {
     "sft": "import torchvision, llamafactory.train.tuner",
@@ -76,7 +82,7 @@ def environment_of(purpose: Purpose, hardware: Hardware, extra: Extra | None = N
     if extra:
         pins += pins_of(purpose, hardware, extra).read_text("utf-8")
         name += f"-{extra}"
-    origin = [pins, platform.python_version(), sys.platform, platform.machine(), shim]
+    origin = [pins, platform.python_version(), sys.platform, platform.machine(), shim, _START]
     digest = hashlib.sha256("\0".join(origin).encode()).hexdigest()[:12]
     return _root() / f"{name}-{digest}"
 
@@ -173,10 +179,8 @@ def _install(
         announce(f"Adding {extra} to it, which may be compiled for up to hours")
         install_extra(_python_in(folder), pins_of(purpose, hardware, extra), installer, log)
     packages = next(folder.glob("lib/python3*/site-packages"))
-    # A copy of `torch_cpu_shim.py`, installed whenever the environment's Python starts.
     shutil.copyfile(_SHIM, packages / f"{_SHIM_MODULE}.py")
-    start = f"import {_SHIM_MODULE}; {_SHIM_MODULE}.install()\n"
-    (packages / f"{_SHIM_MODULE}.pth").write_text(start, "utf-8")
+    (packages / f"{_SHIM_MODULE}.pth").write_text(_START, "utf-8")
     _name_vllm(packages)
     codes = [_IMPORT_CHECKS[purpose], *([_EXTRA_CHECKS[extra]] if extra else [])]
     checks = [[str(_python_in(folder)), "-c", code] for code in codes]

@@ -1,7 +1,8 @@
 """Install pinned requirements into a virtual environment: with uv, or with pip where uv fails.
 
-Both byte-compile what they install. Python would do it on import, but not where
-PYTHONDONTWRITEBYTECODE is set, as in most containers, and there again in every process.
+Our own environment is byte-compiled when it is made: Python would do it on import, but not where
+PYTHONDONTWRITEBYTECODE is set, as in most containers, and there again in every process. Those of
+trainers and vLLM compile what they import, a fraction of what they have: see `environments`.
 
 Both use the package indexes of the user's pip settings, which uv does not read by itself. The
 Makefile runs this file as a script in a new environment: module-level imports are standard library.
@@ -30,7 +31,7 @@ _SECTIONS = ("global", "install", ":env:")
 # They would make an environment's Python use our packages.
 _PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 # An exact pin may be on any of several indexes, not only on the first that has the package.
-_UV_OPTIONS = ("--no-config", "--index-strategy", "unsafe-best-match", "--compile-bytecode")
+_UV_OPTIONS = ("--no-config", "--index-strategy", "unsafe-best-match")
 
 
 def install(folder: Path, pins: Path, log: Path, announce: Callable[[str], object]) -> str:
@@ -48,7 +49,8 @@ def install(folder: Path, pins: Path, log: Path, announce: Callable[[str], objec
     announce("uv failed; trying pip" if uv else "uv is not installed; using pip")
     shutil.rmtree(folder, ignore_errors=True)
     make = [sys.executable, "-m", "venv", str(folder)]
-    fill = [python, "-m", "pip", "install", "--no-input", "--requirement", str(pins)]
+    options = ("--no-input", "--no-compile", "--requirement", str(pins))
+    fill = [python, "-m", "pip", "install", *options]
     if run_all([make, fill], clean_variables(), log):
         return "pip"
     from schemas import FoundryError
@@ -85,7 +87,7 @@ def install_extra(python: Path, pins: Path, installer: str, log: Path) -> None:
 def main(pins: str) -> None:
     """Install pinned packages into the environment of this interpreter."""
     if uv := _find_uv():
-        command = _uv_install(uv, sys.executable, pins)
+        command = [*_uv_install(uv, sys.executable, pins), "--compile-bytecode"]
         if not subprocess.call(command, env=uv_environment(), stderr=subprocess.DEVNULL):
             return
     pip = [sys.executable, "-m", "pip", "install", "-qq", "--no-input", "--requirement", pins]
