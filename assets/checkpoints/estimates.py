@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
 
@@ -45,7 +45,7 @@ class GrpoLoad:
     drawn_share: float
     draws_each: int  # drawings of an answer that is drawn
     drawn_measured: int  # answers, or rows of critic_rl, that it was measured on; 0: assumed
-    seconds: float  # of a step, without waiting for rewards unless it is measured
+    seconds: float  # of a step, at most where it is not measured: rewards overlap with sampling
     seconds_measured: str | None  # version of the checkpoint it was measured on; None: assumed
     gpus: int
 
@@ -53,6 +53,20 @@ class GrpoLoad:
     def draws(self) -> int:
         answers = self.steps * self.rollouts + self.evaluated
         return round(answers * self.drawn_share * self.draws_each)
+
+    @property
+    def hours(self) -> float:
+        return self.steps * self.seconds / 3600
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.hours * self.gpus
+
+    def waiting_for_rewards(self, hours: float) -> "GrpoLoad":
+        """The same, which waits for all of its rewards as long unless its time was measured."""
+        if self.seconds_measured:
+            return self
+        return replace(self, seconds=self.seconds + hours * 3600 / self.steps)
 
 
 def grpo_load(foundry: FoundryResource, trajectories: int) -> GrpoLoad | None:

@@ -18,9 +18,8 @@ from inference.agent_prompts.templates import IMAGE, render
 from inference.calls.ask import ask_all
 from inference.calls.progress import Progress
 from inference.calls.retry import summarize_error
-from inference.questions import Respondent, TextQuestion
+from inference.questions import TextQuestion
 from inference.roles import qualified_name
-from inference.settings import Limits
 from schemas.prompts import (
     CATEGORIES,
     PROMPT_AUDITS,
@@ -186,36 +185,20 @@ async def _audit_by_model(
     prompts: Sequence[PromptRow],
     progress: Progress,
 ) -> tuple[list[PromptAuditRow], list[ModelCallRow]]:
-    profile = foundry.settings
-    judge = profile.respondent("benchmark_judge", foundry.home, settings.backend, settings.model)
-    places = {(row.pack, row.subcategory): row for row in foundry.rows(CATEGORIES)}
-    questions = {
-        prompt.prompt_id: audit_question(prompt, places.get((prompt.pack, prompt.subcategory)))
-        for prompt in prompts
-    }
-    return await ask_about(questions, judge, foundry.home, profile.limits, progress)
-
-
-def audit_question(prompt: PromptRow, place: CategoryRow | None) -> str:
-    """What the model is asked about a prompt."""
-    return render(
-        "prompt-audit",
-        request=prompt.text,
-        category=place.category if place else prompt.category,
-        subcategory=place.title if place else prompt.subcategory,
-        description=place.description if place else "no description",
-    ).text
-
-
-async def ask_about(
-    questions: dict[str, str], judge: Respondent, home: Home, limits: Limits, progress: Progress
-) -> tuple[list[PromptAuditRow], list[ModelCallRow]]:
-    """Rows of prompts (prompt id -> question), and the calls that were ever made for them.
+    """Rows of the prompts, and the calls that were ever made for them.
 
     Raises FoundryError where the model gave no answer; finished calls are journaled.
     """
-    asked = {prompt_id: TextQuestion(question) for prompt_id, question in questions.items()}
-    replies, calls = await ask_all(home, AUDIT.name, "all", judge, asked, limits, progress)
+    home, profile = foundry.home, foundry.settings
+    judge = profile.respondent("benchmark_judge", home, settings.backend, settings.model)
+    places = {(row.pack, row.subcategory): row for row in foundry.rows(CATEGORIES)}
+    questions = {
+        prompt.prompt_id: _question(prompt, places.get((prompt.pack, prompt.subcategory)))
+        for prompt in prompts
+    }
+    replies, calls = await ask_all(
+        home, AUDIT.name, "all", judge, questions, profile.limits, progress
+    )
     name, rows = qualified_name(judge), []
     for prompt_id, reply in replies.items():
         found: dict[str, Any] = dict.fromkeys(PROPERTIES) | {"reason": reply.failure}
@@ -227,6 +210,17 @@ async def ask_about(
         found["reason"] = found["reason"] or None
         rows.append(PromptAuditRow(prompt_id=prompt_id, auditor=name, **found))
     return rows, calls
+
+
+def _question(prompt: PromptRow, place: CategoryRow | None) -> TextQuestion:
+    asked = render(
+        "prompt-audit",
+        request=prompt.text,
+        category=place.category if place else prompt.category,
+        subcategory=place.title if place else prompt.subcategory,
+        description=place.description if place else "no description",
+    )
+    return TextQuestion(asked.text)
 
 
 def _read(text: str) -> _Answer:

@@ -7,7 +7,7 @@ recorded never changes, so neither do a round's prompts, nor those before and af
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -38,20 +38,14 @@ class Quotas(ConfigModel):
 
 @dataclass(frozen=True)
 class TrainStretch:
-    """Prompts number `start` to `end` (exclusive) of a bank.
-
-    Args:
-        categories: category -> how many times its share; 1 where one is missing.
-        templates: template -> weight of its turns, likewise.
-    """
+    """Prompts number `start` to `end` (exclusive) of a bank, drawn by quotas."""
 
     start: int
     end: int
-    categories: Mapping[str, float] = field(default_factory=dict)
-    templates: Mapping[str, float] = field(default_factory=dict)
+    quotas: Quotas = Quotas()
 
     def weight(self, template: str) -> float:
-        return self.templates.get(template, 1.0)
+        return self.quotas.templates.get(template, 1.0)
 
     def subcategories(self, pack: Pack, order: Sequence[str]) -> Iterator[str]:
         """The sub-category of each prompt: training ones, evenly spread by their weights.
@@ -59,7 +53,7 @@ class TrainStretch:
         Smooth weighted round-robin: after any number of prompts, each has its share within 1.
         """
         weights = {
-            sub: self.categories.get(pack.category_of[sub], 1.0)
+            sub: self.quotas.categories.get(pack.category_of[sub], 1.0)
             for sub in order
             if not pack.subcategories[sub].heldout
         }
@@ -92,8 +86,7 @@ class RoundPlan(ConfigModel):
     def stretch(self, shard_size: int) -> TrainStretch:
         """What it drew of its pack's bank."""
         start = self.first_shard * shard_size
-        end = start + len(self.shards) * shard_size
-        return TrainStretch(start, end, self.quotas.categories, self.quotas.templates)
+        return TrainStretch(start, start + len(self.shards) * shard_size, self.quotas)
 
 
 def recorded_rounds(home: Home) -> list[RoundPlan]:

@@ -7,7 +7,7 @@ are upper bounds (`checkpoints/estimates.py`). What servers and trainings take o
 computed from sizes of models (`stage_needs.py`).
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -90,29 +90,13 @@ class RoleEstimate:
 
 
 @dataclass(frozen=True)
-class GrpoEstimate:
-    """The training of the critic with GRPO, whose rewards are among the roles."""
-
-    load: GrpoLoad
-    step_seconds: float  # at most, where it is not measured: rewards overlap with sampling
-
-    @property
-    def hours(self) -> float:
-        return self.load.steps * self.step_seconds / _SECONDS_AN_HOUR
-
-    @property
-    def gpu_hours(self) -> float:
-        return self.hours * self.load.gpus
-
-
-@dataclass(frozen=True)
 class Estimate:
     """What it takes to bring a size of a profile up to date."""
 
     trajectories: int
     roles: tuple[RoleEstimate, ...]
     disk_gb: float  # of the images
-    grpo: GrpoEstimate | None  # None: there is none to come
+    grpo: GrpoLoad | None  # None: there is none to come; its rewards are among the roles
     measured: LedgerForecast  # of the trajectories, with their plans and scores
     sft: tuple[SftEstimate, ...]  # trainings to come
     needs: tuple[StageNeeds, ...]  # of machines, by stage
@@ -151,16 +135,13 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
             *(_reward_models(foundry, load) if load else ()),
         )
     ]
-    disk_gb = attempts * _image_mb(foundry) / 1000
-    grpo = _grpo(load, roles) if load else None
-    forecast = ledger_forecast(foundry.home, loop_model_names(foundry), trajectories)
     needs = stage_needs(foundry.settings)
     return Estimate(
         trajectories=trajectories,
         roles=tuple(roles),
-        disk_gb=disk_gb,
-        grpo=grpo,
-        measured=forecast,
+        disk_gb=attempts * _image_mb(foundry) / 1000,
+        grpo=load and load.waiting_for_rewards(_slowest_reward(roles)),
+        measured=ledger_forecast(foundry.home, loop_model_names(foundry), trajectories),
         sft=tuple(sft_estimates(foundry, trajectories)),
         needs=tuple(needs),
         peak_disk=disk_needed(foundry.settings, needs),
@@ -278,17 +259,13 @@ def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]
                 yield model._replace(calls=calls, slots=most, purpose="rewards")
 
 
-def _grpo(load: GrpoLoad, roles: list[RoleEstimate]) -> GrpoEstimate:
-    """With the slower of drawing and scoring in each step, unless its time was measured.
-
-    The calls of all scorers share the slots of scoring.
-    """
-    hours: dict[Role, float] = defaultdict(float)
+def _slowest_reward(roles: Sequence[RoleEstimate]) -> float:
+    """Hours of the slower of drawing and scoring; the calls of all scorers share the slots."""
+    hours = Counter[Role]()
     for role in roles:
         if role.purpose:
             hours[role.role] += role.hours
-    waiting = max(hours.values()) * _SECONDS_AN_HOUR / load.steps
-    return GrpoEstimate(load, load.seconds + (0.0 if load.seconds_measured else waiting))
+    return max(hours.values())
 
 
 def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Model]:

@@ -11,12 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.progress import TimeElapsedColumn as Elapsed
 from rich.table import Table as RichTable
 
-from assets.checkpoints.estimates import SftEstimate
+from assets.checkpoints.estimates import GrpoLoad, SftEstimate
 from assets.core.foundry import FoundryResource
 from assets.core.progress import LogProgress, ProgressFactory, reporting_to
 from assets.core.stage_needs import StageNeeds, gigabytes
 from assets.trajectories.contact_sheet import write_showcase
-from assets.trajectories.estimate import Estimate, GrpoEstimate, estimate
+from assets.trajectories.estimate import Estimate, estimate
 from assets.trajectories.forecast import LedgerForecast
 from inference.calls.forecast import MIN_PROMPTS, MIN_SHARDS, usd_range
 from inference.servers.instance import home_servers
@@ -124,14 +124,13 @@ def _measured_line(found: LedgerForecast) -> str:
     return f"\nmeasured here: {', '.join(filter(None, parts))} ({found.source})"
 
 
-def _grpo_line(grpo: GrpoEstimate) -> str:
-    load = grpo.load
+def _grpo_line(load: GrpoLoad) -> str:
     time = f"as {load.seconds_measured}" if load.seconds_measured else "assumed, at most"
     share = f"{load.drawn_measured:,} here" if load.drawn_measured else "assumed"
     return (
         f"\nGRPO: {load.steps:,} steps of {load.rollouts:,} answers, about "
-        f"{grpo.step_seconds:,.0f} s a step ({time}), {grpo.hours:,.1f} hours, "
-        f"{grpo.gpu_hours:,.1f} GPU hours; {load.evaluated:,} answers to dev rows; "
+        f"{load.seconds:,.0f} s a step ({time}), {load.hours:,.1f} hours, "
+        f"{load.gpu_hours:,.1f} GPU hours; {load.evaluated:,} answers to dev rows; "
         f"{load.drawn_share:.0%} of all answers are drawn and scored ({share})"
     )
 

@@ -1,18 +1,18 @@
 """The asset `prompt_audit`: rules on real prompts, its checks, and a judge over real HTTP."""
 
+import json
+
 import dagster as dg
 import pytest
-import yaml
 
 from assets.core.foundry import FoundryResource
-from assets.core.profile import FOLDER, load_profile
 from assets.prompts.audit import audit_by_rules, audit_shares, sample_prompts
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack import pack_tables
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import AuditSettings, BankSettings
 from dagster_project.definitions import ASSETS, CHECKS
-from schemas.prompts import PROMPT_AUDITS, PROMPTS, TEMPLATES, TemplateRow
+from schemas.prompts import PROMPT_AUDITS, PROMPTS, TEMPLATES, PromptAuditRow, TemplateRow
 from schemas.trajectories import MODEL_CALLS
 from tests.inference.backends.providers.faulty_provider import KEY, provider
 from warehouse import Home
@@ -30,12 +30,8 @@ def home(tmp_path) -> Home:
     return home
 
 
-def foundry_of(home: Home, tmp_path, **prompts) -> FoundryResource:
-    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text()) | prompts
-    path = tmp_path / "audited.yaml"
-    path.write_text(yaml.safe_dump(content))
-    load_profile.cache_clear()
-    return FoundryResource(profile=str(path), root=home.root)
+def foundry_of(home: Home, **sections) -> FoundryResource:
+    return FoundryResource(profile="sketch", root=home.root, sections=json.dumps(sections))
 
 
 def materialize(foundry: FoundryResource) -> tuple[dict[str, object], dict[str, bool]]:
@@ -47,54 +43,44 @@ def materialize(foundry: FoundryResource) -> tuple[dict[str, object], dict[str, 
     return {name: value.value for name, value in event.metadata.items()}, checks
 
 
-def test_a_sample_is_audited_by_rules(home, tmp_path):
-    foundry = foundry_of(home, tmp_path, prompts={"audit": {"sample": 40}})
+def test_a_sample_is_audited_by_rules(home):
+    foundry = foundry_of(home, prompts={"audit": {"sample": 40}})
     metadata, checks = materialize(foundry)
     rows = foundry.rows(PROMPT_AUDITS)
     assert len(rows) == 40 and {row.auditor for row in rows} == {"rules"}
     assert "several_images" in metadata["shares"]
-    assert checks == dict.fromkeys(
-        ("natural", "feasible", "in_category", "several_images"), True
-    ) | {"keys_unique": True, "references_hold": True}
+    names = ("natural", "feasible", "in_category", "several_images")
+    assert checks == dict.fromkeys((*names, "keys_unique", "references_hold"), True)
 
 
-def test_a_model_judges_the_same_sample_once(home, tmp_path, monkeypatch):
+def test_a_model_judges_the_same_sample_once(home, monkeypatch):
+    """An answer that cannot be read is missing, and no false."""
     monkeypatch.setenv("TEST_KEY", KEY)
     with provider() as server:
-        server.audit = f"<think>x</think><answer>{FINE % 'false'}</answer>"
-        judge = {"backend": "openai", "model": {"model": "m-1"}}
-        foundry = foundry_of(
-            home,
-            tmp_path,
-            prompts={"audit": {"sample": 12, "judge": judge}},
-            openai={"endpoints": [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]},
-        )
-        _, checks = materialize(foundry)
-        assert checks["natural"] and not checks["several_images"]
-        assert sum(server.answered.values()) == 12
-        server.audit = "no JSON"
-        materialize(foundry)
-        assert sum(server.answered.values()) == 12
-    rows = [row for row in foundry.rows(PROMPT_AUDITS) if row.auditor != "rules"]
-    assert len(rows) == 12 and not any(row.several_images for row in rows)
-    assert {row.asset for row in foundry.rows(MODEL_CALLS)} == {"prompt_audit"}
+        endpoints = [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]
 
+        def judged_by(model: str, answer: str) -> tuple[dict[str, bool], list[PromptAuditRow]]:
+            server.audit = answer
+            judge = {"backend": "openai", "model": {"model": model}}
+            audit = {"sample": 12, "judge": judge}
+            openai = {"endpoints": endpoints}
+            foundry = foundry_of(home, prompts={"audit": audit}, openai=openai)
+            _, checks = materialize(foundry)
+            rows = [row for row in foundry.rows(PROMPT_AUDITS) if row.auditor != "rules"]
+            assert len(rows) == 12
+            return checks, rows
 
-def test_an_unreadable_answer_is_missing_and_no_false(home, tmp_path, monkeypatch):
-    monkeypatch.setenv("TEST_KEY", KEY)
-    with provider() as server:
-        server.audit = "I would rather not say."
-        judge = {"backend": "openai", "model": {"model": "m-1"}}
-        foundry = foundry_of(
-            home,
-            tmp_path,
-            prompts={"audit": {"sample": 5, "judge": judge}},
-            openai={"endpoints": [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]},
-        )
-        materialize(foundry)
-    rows = [row for row in foundry.rows(PROMPT_AUDITS) if row.auditor != "rules"]
-    assert [row.natural for row in rows] == [None] * 5 and all(row.reason for row in rows)
+        read = f"<think>x</think><answer>{FINE % 'false'}</answer>"
+        for answer in (read, "no JSON"):  # the second one is not asked for
+            checks, rows = judged_by("m-1", answer)
+            assert checks["natural"] and not checks["several_images"]
+            assert not any(row.several_images for row in rows)
+            assert sum(server.answered.values()) == 12
+        _, rows = judged_by("m-2", "I would rather not say.")
+    assert [row.natural for row in rows] == [None] * 12 and all(row.reason for row in rows)
     assert [share["auditor"] for share in audit_shares(rows, "natural")] == []
+    calls = foundry_of(home).rows(MODEL_CALLS)
+    assert {row.asset for row in calls} == {"prompt_audit"}
 
 
 def test_samples_are_stable_and_of_every_pack(home):

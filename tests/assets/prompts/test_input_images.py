@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+import dagster as dg
 import pytest
 import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.prompts.input_images import add_input_images, folder_digest
 from assets.prompts.pack_loader import load_pack
-from dagster_project.instance import open_instance
-from dagster_project.run import run_lineage
+from dagster_project.definitions import ASSETS, CHECKS
 from inference.calls.progress import NullProgress
 from inference.sketch_world.perception import perceive_cached
 from inference.sketch_world.renderer import render
@@ -32,6 +32,7 @@ PACK = {
     "  add:\n    text: 'In this picture <image>, add {guest:a} and then {guest#2:a}'\n"
     "    input_images: ['Draw {view}.']\n",
 }
+ROLES = dict.fromkeys(("planner", "generator", "critic", "scorer"), "sketch")
 PACK_ASSETS = ("taxonomy", "vocabulary", "templates", "prompts")
 VIEWS = {"Draw a red house on a meadow.", "Draw a green tree on a meadow."}
 
@@ -49,7 +50,7 @@ def foundry_of(tmp_path: Path, pack: Path, **sections) -> FoundryResource:
     profile = {
         "name": "garden",
         "description": "Prompts with pictures",
-        "roles": dict.fromkeys(("planner", "generator", "critic", "scorer"), "sketch"),
+        "roles": ROLES,
         "pack": str(pack),
         "sizes": {"demo": 1},
         "bank": {"shard_size": 10, "heldout_share": 0, "input_image_share": 0.5},
@@ -60,9 +61,16 @@ def foundry_of(tmp_path: Path, pack: Path, **sections) -> FoundryResource:
     return FoundryResource(profile=str(tmp_path / "garden.yaml"), root=str(tmp_path / "home"))
 
 
-def run(foundry: FoundryResource, *select: str) -> None:
-    with open_instance(foundry.home) as instance:
-        run_lineage(foundry, instance, shards=1, select=select)
+def materialize(
+    foundry: FoundryResource, *names: str, instance: dg.DagsterInstance, shard: str | None = None
+) -> None:
+    dg.materialize(
+        [*ASSETS, *CHECKS],
+        selection=dg.AssetSelection.assets(*names),
+        resources={"foundry": foundry},
+        instance=instance,
+        partition_key=shard,
+    )
 
 
 def with_pictures(foundry: FoundryResource) -> list[PromptRow]:
@@ -70,10 +78,12 @@ def with_pictures(foundry: FoundryResource) -> list[PromptRow]:
 
 
 @pytest.mark.slow
-def test_drawn_pictures_go_through_the_lineage(tmp_path, pack, monkeypatch):
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    foundry = foundry_of(tmp_path, pack)
-    run(foundry, *PACK_ASSETS, "plans", "trajectories", "planner_sft")
+def test_drawn_pictures_go_through_the_lineage(tmp_path, pack):
+    foundry, instance = foundry_of(tmp_path, pack), dg.DagsterInstance.ephemeral()
+    materialize(foundry, *PACK_ASSETS, instance=instance)
+    shard = "garden-pack-0000"
+    materialize(foundry, "plans", "trajectories", instance=instance, shard=shard)
+    materialize(foundry, "planner_sft", instance=instance)
     rows = with_pictures(foundry)
     assert {text for row in rows for text in row.input_image_texts or ()} == VIEWS
     for row in rows:
@@ -89,34 +99,28 @@ def test_drawn_pictures_go_through_the_lineage(tmp_path, pack, monkeypatch):
     assert {call.prompt_id for call in calls} == VIEWS and len(calls) == 2
 
 
-@pytest.mark.slow
 def test_a_provider_draws_each_picture_once(tmp_path, pack, monkeypatch):
     monkeypatch.setenv("TEST_KEY", KEY)
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    instance = dg.DagsterInstance.ephemeral()
     with provider(FaultSchedule({"error": 0.3, "throttle": 0.2}, seed=3)) as server:
         endpoints = [{"url": server.url, "key": "TEST_KEY"}]
         foundry = foundry_of(
             tmp_path,
             pack,
-            roles={
-                "planner": "sketch",
-                "generator": "gemini",
-                "critic": "sketch",
-                "scorer": "sketch",
-            },
+            roles=ROLES | {"generator": "gemini"},
             gemini={"endpoints": endpoints, "generator": {"model": "banana"}},
             limits={"backoff_seconds": 0.01, "tries": 8},
         )
-        run(foundry, *PACK_ASSETS)
+        materialize(foundry, *PACK_ASSETS, instance=instance)
         first = foundry.rows(PROMPTS)
         assert sorted(server.answered.values()) == [1, 1]
         foundry.home.lake.delete(PROMPTS, "garden-pack-0000")  # the journal still has the calls
-        run(foundry, *PACK_ASSETS)
+        materialize(foundry, "prompts", instance=instance)
         assert foundry.rows(PROMPTS) == first and sum(server.answered.values()) == 2
     calls = foundry.rows(MODEL_CALLS)
-    assert [(call.role, call.asset, call.error) for call in calls] == [
+    assert [(call.role, call.asset, call.error) for call in calls] == 2 * [
         ("generator", "prompts", None)
-    ] * 2
+    ]
 
 
 def add_to(foundry: FoundryResource, rows: list[PromptRow]) -> list[PromptRow]:
@@ -172,18 +176,17 @@ def test_a_prompt_whose_picture_is_refused_is_left_out(tmp_path, pack, monkeypat
     with provider() as server:
         server.scripts = ["refuse", "refuse"]
         endpoints = [{"url": server.url, "key": "TEST_KEY"}]
-        roles = dict.fromkeys(("planner", "critic", "scorer"), "sketch") | {"generator": "gemini"}
+        roles = ROLES | {"generator": "gemini"}
         gemini = {"endpoints": endpoints, "generator": {"model": "banana"}}
         foundry = foundry_of(tmp_path, pack, roles=roles, gemini=gemini)
-        assert [
-            row.prompt_id for row in add_to(foundry, [prompt(0, "Draw a tree."), prompt(1)])
-        ] == ["garden-1"]
+        given = add_to(foundry, [prompt(0, "Draw a tree."), prompt(1)])
+    assert [row.prompt_id for row in given] == ["garden-1"]
 
 
-@pytest.mark.parametrize("text", ["Add {guest:a}", "Add {guest:a} <image> <image>"])
-def test_every_picture_has_its_place_in_the_text(pack, text):
-    (pack / "templates.yaml").write_text(
-        f"templates:\n  add: {{text: '{text}', input_images: ['Draw {{view}}.']}}\n"
-    )
-    with pytest.raises(DocumentError, match=r"templates\.add: .*<image>"):
-        load_pack(pack)
+def test_every_picture_has_its_place_in_the_text(pack):
+    for text in ("Add {guest:a}", "Add {guest:a} <image> <image>"):
+        (pack / "templates.yaml").write_text(
+            f"templates:\n  add: {{text: '{text}', input_images: ['Draw {{view}}.']}}\n"
+        )
+        with pytest.raises(DocumentError, match=r"templates\.add: .*<image>"):
+            load_pack(pack)

@@ -44,13 +44,11 @@ def test_a_prompt_stays_in_its_shard(others):
     assert shards_of(without) == {t: s for t, s in shards_of(grown).items() if t != TEXTS[0]}
 
 
-@pytest.mark.parametrize("split", ["train", "heldout", "heldout_category"])
-def test_near_duplicates_of_a_packs_prompts_do_not_count(others, split):
-    text = next(row.text for row in others if row.split == split)
-    assert request_prompts([f"Please, {text.lower()}!"], [], others, SETTINGS) == []
-
-
-def test_each_text_counts_once_and_only_with_content_words(others):
+def test_near_duplicates_and_texts_without_content_words_do_not_count(others):
+    by_split = {row.split: row.text for row in others}
+    assert by_split.keys() == {"train", "heldout", "heldout_category"}
+    for text in by_split.values():
+        assert request_prompts([f"Please, {text.lower()}!"], [], others, SETTINGS) == []
     texts = [TEXTS[0], "how do I bake bread?", "...", "what is it?"]
     assert [row.text for row in request_prompts(texts, [], others, SETTINGS)] == [TEXTS[0]]
 

@@ -7,7 +7,7 @@ import pytest
 from assets.core.statistics import wilson_interval
 from assets.prompts.bank import PromptBank
 from assets.prompts.pack_loader import load_pack
-from assets.prompts.rounds import TrainStretch
+from assets.prompts.rounds import Quotas, TrainStretch
 from assets.prompts.settings import BankSettings, FailureQuotaSettings
 from assets.rounds.failures import bounded_weights, quotas_of
 from schemas.rounds import FailureRow
@@ -64,9 +64,9 @@ def test_a_stretch_has_train_prompts_alone_and_changes_none_before_it():
 
 
 def test_a_later_stretch_leaves_an_earlier_one_as_it_is():
-    first = TrainStretch(100, 150, {"science": 2.0}, {"how-to": 0.5})
+    first = TrainStretch(100, 150, Quotas(categories={"science": 2.0}, templates={"how-to": 0.5}))
     before = bank(150, first)
-    after = bank(250, first, TrainStretch(150, 200, {"art": 2.0}))
+    after = bank(250, first, TrainStretch(150, 200, Quotas(categories={"art": 2.0})))
     assert after[:150] == before
     assert {prompt.split for prompt in after[200:]} > {"train"}, "the bank goes on as ever"
 
@@ -75,7 +75,7 @@ def test_categories_follow_their_weights():
     weights = {"science": 2.0, "art": 0.5}
     even, weighted = (
         Counter(prompt.category for prompt in bank(400, each)[100:])
-        for each in (TrainStretch(100, 400), TrainStretch(100, 400, weights))
+        for each in (TrainStretch(100, 400), TrainStretch(100, 400, Quotas(categories=weights)))
     )
     assert weighted["science"] > 1.5 * even["science"] and weighted["art"] < 0.7 * even["art"]
 
@@ -83,6 +83,6 @@ def test_categories_follow_their_weights():
 def test_templates_follow_their_weights():
     even = Counter(prompt.template_id for prompt in bank(400, TrainStretch(100, 400))[100:])
     rare = dict.fromkeys((name for name, _ in even.most_common(15)), 0.1)
-    weighted = bank(400, TrainStretch(100, 400, {}, rare))[100:]
+    weighted = bank(400, TrainStretch(100, 400, Quotas(templates=rare)))[100:]
     uses = sum(prompt.template_id in rare for prompt in weighted)
     assert uses < 0.6 * sum(even[name] for name in rare)

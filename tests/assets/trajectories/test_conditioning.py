@@ -1,37 +1,33 @@
 """A profile's generator is checked against `loop.conditioning` before any call."""
 
+import json
+
 import pytest
-import yaml
 
 from assets.core.foundry import FoundryResource
-from assets.core.profile import FOLDER
 from inference.roles import BackendError, max_reference_images
 
-
-def custom_foundry(folder, **changes):
-    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
-    path = folder / "custom.yaml"
-    path.write_text(yaml.safe_dump(content | changes))
-    return FoundryResource(profile=str(path), root=str(folder / "home"))
+ROLES = dict.fromkeys(("planner", "critic", "scorer"), "sketch")
 
 
-def test_nano_banana_accepts_fourteen_reference_images(tmp_path, monkeypatch):
+def references_of(folder, profile, **sections):
+    """Reference images that the profile's generator takes."""
+    foundry = FoundryResource(profile=profile, root=str(folder), sections=json.dumps(sections))
+    return max_reference_images(foundry.roles.generator)
+
+
+def test_generators_say_how_many_reference_images_they_take(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMINI_API_KEY", "none")
-    api = FoundryResource(profile="api", root=str(tmp_path))
-    assert api.settings.loop.conditioning == "all"
-    assert max_reference_images(api.roles.generator) == 14
+    assert references_of(tmp_path, "api") == 14
+    roles = ROLES | {"generator": "diffusers"}
+    for model, references in (("flux2-klein-9b", 4), ("flux1-kontext-dev", 1)):
+        settings = {"roles": roles, "diffusers": {"model": model}}
+        assert references_of(tmp_path, "sketch", **settings) == references
 
 
 def test_generator_of_one_reference_image_is_an_error(tmp_path):
     with pytest.raises(BackendError) as raised:
-        _ = custom_foundry(tmp_path, loop={"conditioning": "all"}).roles
+        references_of(tmp_path, "sketch", loop={"conditioning": "all"})
     message = str(raised.value)
     assert message.startswith("`loop.conditioning: all` needs a generator that takes several")
     assert "sketch/" in message and "\n" not in message
-
-
-@pytest.mark.parametrize(("model", "references"), [("flux2-klein-9b", 4), ("flux1-kontext-dev", 1)])
-def test_local_generator_reports_its_models_reference_images(tmp_path, model, references):
-    roles = {"planner": "sketch", "generator": "diffusers", "critic": "sketch", "scorer": "sketch"}
-    foundry = custom_foundry(tmp_path, roles=roles, diffusers={"model": model})
-    assert max_reference_images(foundry.roles.generator) == references

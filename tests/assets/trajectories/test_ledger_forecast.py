@@ -13,12 +13,6 @@ from tests.helpers.ledger import START, model_call
 MODELS = {"openai/m-1"}
 
 
-@pytest.fixture
-def instance(tmp_path):
-    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
-        yield instance
-
-
 def add_shards(home, count, start=lambda n: START + timedelta(hours=n), calls=30, **changes):
     """Shards whose calls take 2 s each, one after the other; their costs differ."""
     for n in range(count):
@@ -47,39 +41,31 @@ def test_shards_give_costs_and_hours(home):
     assert [*seconds] == pytest.approx([600] * 3), "no time of pauses"
 
 
-def test_shards_at_the_same_time_end_sooner(home):
+def test_shards_at_the_same_time_end_sooner_and_few_have_costs_by_prompt_alone(home):
+    add_shards(home, 1)
+    few = ledger_forecast(home, MODELS, to_come=300)
+    assert few.forecast.seconds is None
+    assert few.forecast.usd.expected == pytest.approx(3.0)
+    assert "30 prompts of 1 shard here" in few.source
     add_shards(home, 6, start=lambda n: START + timedelta(hours=n // 2))
     found = ledger_forecast(home, MODELS, to_come=300)
     assert found.forecast.seconds.expected == pytest.approx(300)
 
 
-def test_few_shards_give_costs_by_prompt_and_no_hours(home):
-    add_shards(home, 1)
-    found = ledger_forecast(home, MODELS, to_come=300)
-    assert found.forecast.seconds is None
-    assert found.forecast.usd.expected == pytest.approx(3.0)
-    assert "30 prompts of 1 shard here" in found.source
-
-
-@pytest.mark.parametrize("changes", [{"model": "other"}, {"cached": True}])
-def test_other_models_and_cached_answers_say_nothing(home, changes):
-    add_shards(home, 6, **changes)
-    found = ledger_forecast(home, MODELS, to_come=300)
-    assert (found.shards, found.usd_per_prompt, found.forecast.text) == (0, None, "")
-
-
-def test_shards_that_one_of_the_models_did_not_work_on_say_nothing(home):
+def test_what_other_models_did_or_has_no_price_says_nothing(home):
     add_shards(home, 6)
     assert ledger_forecast(home, MODELS | {"openai/new-critic"}, to_come=300).shards == 0
-
-
-def test_without_a_price_there_are_hours_alone(home):
+    for changes in ({"model": "other"}, {"cached": True}):
+        add_shards(home, 6, **changes)
+        found = ledger_forecast(home, MODELS, to_come=300)
+        assert (found.shards, found.usd_per_prompt, found.forecast.text) == (0, None, "")
     add_shards(home, 6, cost_usd=None)
     found = ledger_forecast(home, MODELS, to_come=300)
     assert found.usd_per_prompt is None and found.forecast.usd is None and found.forecast.seconds
 
 
-def test_dagster_is_shown_the_registered_shards_without_trajectories(home, instance):
+def test_dagster_is_shown_the_registered_shards_without_trajectories(home):
+    instance = dg.DagsterInstance.ephemeral()
     foundry = FoundryResource(root=home.root)
     add_shards(home, 6)
     home.lake.write(TRAJECTORIES, [], "a-0000")
