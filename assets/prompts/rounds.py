@@ -7,7 +7,7 @@ recorded never changes, so neither do a round's prompts, nor those before and af
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -42,7 +42,7 @@ class TrainStretch:
 
     start: int
     end: int
-    quotas: Quotas = Quotas()
+    quotas: Quotas = field(default_factory=Quotas)
 
     def weight(self, template: str) -> float:
         return self.quotas.templates.get(template, 1.0)
