@@ -7,7 +7,7 @@ are upper bounds (`checkpoints/estimates.py`). What servers and trainings take o
 computed from sizes of models (`stage_needs.py`).
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -261,7 +261,7 @@ def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]
 
 def _slowest_reward(roles: Sequence[RoleEstimate]) -> float:
     """Hours of the slower of drawing and scoring; the calls of all scorers share the slots."""
-    hours = Counter[Role]()
+    hours: dict[Role, float] = defaultdict(float)
     for role in roles:
         if role.purpose:
             hours[role.role] += role.hours
