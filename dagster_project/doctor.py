@@ -12,9 +12,7 @@ from urllib.request import urlopen
 
 from rich.console import Console
 
-from assets.core.gpu_assignment import server_problem
 from assets.core.profile import PostgresSettings, Profile, load_profile
-from assets.core.stage_needs import StageNeeds, disk_needed, needs_text, stage_needs
 from inference.agent_prompts.templates import SUFFIX, version_of
 from inference.backends.backend import Finding
 from inference.backends.checkpoint.backend import CheckpointBackend
@@ -35,6 +33,8 @@ from inference.servers.settings import AgentServer, ImageServer
 from inference.servers.vllm import missing_compilers
 from schemas import FoundryError
 from training.base_model import BaseModelSettings
+from training.gpu_assignment import server_problem
+from training.stage_needs import StageNeeds, disk_needed, needs_text, stage_needs
 from warehouse import Home
 
 _TIMEOUT_SECONDS = 5.0
@@ -76,10 +76,10 @@ def _home(home: Home, profile: Profile) -> Iterator[Finding]:
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         yield Finding(f"home {folder}", "it is not writable: choose another one with --home")
-    needs = stage_needs(profile)
+    needs = stage_needs(profile.servers, profile.training)
     free, needed = (
         shutil.disk_usage(folder).free / 1e9,
-        _DISK_GB + disk_needed(profile, needs) / 1e9,
+        _DISK_GB + disk_needed(profile.training, needs) / 1e9,
     )
     largest = max(needs, key=lambda need: need.working_disk or 0.0)
     most = largest.working_disk or 0.0

@@ -13,12 +13,12 @@ from schemas.trajectories import TRAJECTORIES
 from training.grpo.recipe import GrpoSettings
 from training.registry import CheckpointRegistry
 from training.sft.recipe import SftSettings, read_recipe
+from training.stage_needs import base_size, lora_rank, sft_row_tokens
 from warehouse import Home
 from warehouse.sql import verify_referenced
 from warehouse.views import connect
 
 from ..core.foundry import FoundryResource
-from ..core.stage_needs import base_size, lora_rank, sft_row_tokens
 from .recipes import LINEAGE
 
 _CHECKPOINT = "critic_rl_checkpoint"
@@ -204,7 +204,7 @@ def _sft_estimate(foundry: FoundryResource, name: str, rows: int) -> SftEstimate
 
 
 def _assumed_step(foundry: FoundryResource, name: str, settings: SftSettings) -> float | None:
-    recipe, size = read_recipe(settings), base_size(foundry.settings)
+    recipe, size = read_recipe(settings), base_size(foundry.settings.training)
     if not recipe.gpus:
         return _CPU_ROW_SECONDS * recipe.batch
     if size is None:

@@ -30,6 +30,7 @@ from inference.environments import gpus
 from schemas import FoundryError
 from schemas.training import CheckpointRow
 from schemas.yaml_config import ConfigModel
+from training.gpu_assignment import Training
 from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import TrainerJob, TrainingProgress
 from training.launch.launcher import run_job
@@ -39,7 +40,6 @@ from warehouse.atomic import atomic_path
 from warehouse.checksums import write_sums
 
 from ..core.foundry import FoundryResource
-from ..core.gpu_assignment import Training
 from ..core.metadata import markdown_section
 from ..core.progress import progress_factory
 from ..curation.exports.folder import read_card, simulation_note

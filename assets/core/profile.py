@@ -30,6 +30,7 @@ from schemas import FoundryError
 from schemas.errors import first_problem
 from schemas.trajectories import LOOP_ROLES, Role
 from schemas.yaml_config import ConfigModel, load_document, read_yaml
+from training.gpu_assignment import GpuAssignment
 from training.settings import TrainingSettings
 from warehouse import Home
 
@@ -39,7 +40,6 @@ from ..evaluation.settings import EvaluationSettings
 from ..generations.settings import GenerationsSettings
 from ..prompts.settings import BankSettings, PromptsSettings
 from ..rounds.settings import RoundsSettings
-from .gpu_assignment import GpuAssignment
 from .notification_settings import NotificationSettings
 
 # Numbers of calls that processes of one run divide.

@@ -28,12 +28,12 @@ from inference.roles import Backend, Generator, Roles, qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import EVALUATIONS, RUBRICS
 from schemas.trajectories import LOOP_ROLES, TRAJECTORIES, Role
+from training.stage_needs import StageNeeds, disk_needed, drawing_seconds, stage_needs
 from warehouse import Home
 
 from ..benchmarks.settings import BenchmarkJudgeSettings
 from ..checkpoints.estimates import GrpoLoad, SftEstimate, grpo_load, query, sft_estimates
 from ..core.foundry import FoundryResource
-from ..core.stage_needs import StageNeeds, disk_needed, drawing_seconds, stage_needs
 from ..evaluation.variants import VARIANTS
 from ..prompts.assets import load_packs
 from ..prompts.expansion import bank_questions
@@ -135,7 +135,7 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
             *(_reward_models(foundry, load) if load else ()),
         )
     ]
-    needs = stage_needs(foundry.settings)
+    needs = stage_needs(foundry.settings.servers, foundry.settings.training)
     return Estimate(
         trajectories=trajectories,
         roles=tuple(roles),
@@ -144,7 +144,7 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
         measured=ledger_forecast(foundry.home, loop_model_names(foundry), trajectories),
         sft=tuple(sft_estimates(foundry, trajectories)),
         needs=tuple(needs),
-        peak_disk=disk_needed(foundry.settings, needs),
+        peak_disk=disk_needed(foundry.settings.training, needs),
         budget=_unspent(foundry),
     )
 

@@ -14,7 +14,6 @@ from rich.table import Table as RichTable
 from assets.checkpoints.estimates import GrpoLoad, SftEstimate
 from assets.core.foundry import FoundryResource
 from assets.core.progress import LogProgress, ProgressFactory, reporting_to
-from assets.core.stage_needs import StageNeeds, gigabytes
 from assets.trajectories.contact_sheet import write_showcase
 from assets.trajectories.estimate import Estimate, estimate
 from assets.trajectories.forecast import LedgerForecast
@@ -22,6 +21,7 @@ from inference.calls.forecast import MIN_PROMPTS, MIN_SHARDS, usd_range
 from inference.servers.instance import home_servers
 from schemas import TABLES
 from schemas.trajectories import ATTEMPTS
+from training.stage_needs import StageNeeds, gigabytes
 from warehouse import Home
 from warehouse.lake import Listings
 from warehouse.sql import run_sql

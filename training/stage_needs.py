@@ -5,7 +5,7 @@ are removed once its model is published.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,10 @@ from inference.backends.model_files import cached_file, weights_bytes
 from inference.environments import COMPLETE, Hardware, Purpose, environment_of
 from inference.servers.settings import AgentServer, ImageServer, Server
 from schemas import FoundryError
-from training.base_model import PACKAGED_MODEL, BaseModelSettings
-from training.grpo.recipe import GrpoSettings
-from training.model_size import (
+
+from .base_model import PACKAGED_MODEL
+from .grpo.recipe import GrpoSettings
+from .model_size import (
     GRPO_CHECKPOINT_BYTES,
     KNOWN_SIZES,
     SFT_CHECKPOINT_BYTES,
@@ -24,10 +25,10 @@ from training.model_size import (
     ModelSize,
     picture_seconds,
 )
-from training.sft.recipe import SftRecipe, SftSettings, read_recipe
+from .settings import TrainingSettings
+from .sft.recipe import SftRecipe, SftSettings, read_recipe
 
-from .profile import Profile
-
+Servers = Mapping[str, Server]
 _GB = 1e9
 # Parameters of a pipeline's part that denoises, and of all others, by id at Hugging Face.
 _PIPELINES = {
@@ -75,29 +76,31 @@ class StageNeeds:
     disk: float | None = 0.0
 
 
-def stage_needs(profile: Profile) -> list[StageNeeds]:
+def stage_needs(servers: Servers, training: TrainingSettings | None) -> list[StageNeeds]:
     """Servers, trainings, and what is installed and downloaded first."""
-    needs = [_server_needs(profile, name, server) for name, server in profile.servers.items()]
-    if training := profile.training:
-        size = _size_of_base(training.base_model)
+    size = base_size(training)
+    needs = [_server_needs(name, server, size) for name, server in servers.items()]
+    if training:
         needs.append(_sft_needs("planner_sft", training.planner_sft, size))
         needs.append(_sft_needs("critic_sft", training.critic_sft, size))
         needs.append(_grpo_needs(training.critic_rl, size))
-    environments = sum(_ENVIRONMENTS[where][purpose] for purpose, where in _to_install(profile))
+    environments = sum(
+        _ENVIRONMENTS[where][purpose] for purpose, where in _to_install(servers, training)
+    )
     return [
         *needs,
         StageNeeds("environments to install", disk=environments),
-        StageNeeds("weights to download", disk=_downloads(profile)),
+        StageNeeds("weights to download", disk=_downloads(servers, training)),
     ]
 
 
-def disk_needed(profile: Profile, needs: list[StageNeeds]) -> float:
+def disk_needed(training: TrainingSettings | None, needs: list[StageNeeds]) -> float:
     """Bytes of disk at most at a time, as far as they are known.
 
     Trainings are one after the other, the two of SFT side by side where the profile says so.
     """
     working = {need.stage: need.working_disk or 0.0 for need in needs}
-    if profile.training and profile.training.side_by_side:
+    if training and training.side_by_side:
         working["both"] = working["planner_sft"] + working["critic_sft"]
     return sum(need.disk or 0.0 for need in needs) + max(working.values())
 
@@ -119,9 +122,14 @@ def gigabytes(amount: float | None) -> str:
     return f"{amount / _GB:,.0f} GB" if amount >= 10 * _GB else f"{amount / _GB:.1f} GB"
 
 
-def base_size(profile: Profile) -> ModelSize | None:
+def base_size(training: TrainingSettings | None) -> ModelSize | None:
     """Of the model that trainings start from; None: unknown before its download."""
-    return _size_of_base(profile.training.base_model) if profile.training else None
+    if training is None:
+        return None
+    base = training.base_model
+    if base.source == "huggingface":
+        return _size_of(base.model or "", base.revision)
+    return _size_of(str(PACKAGED_MODEL), None)
 
 
 def sft_row_tokens(name: str, recipe: SftRecipe) -> int:
@@ -207,11 +215,12 @@ def _grpo_needs(settings: GrpoSettings, size: ModelSize | None) -> StageNeeds:
     )
 
 
-def _server_needs(profile: Profile, name: str, server: Server) -> StageNeeds:
+def _server_needs(name: str, server: Server, base: ModelSize | None) -> StageNeeds:
+    """`base`: size of the model that a trained agent, which a server may serve, starts from."""
     count, stage = len(server.gpus), f"server {name}"
     match server:
         case AgentServer():
-            size = _size_of_served(profile, server)
+            size = _size_of(server.model, server.revision) if server.model else base
             if size is None:
                 return StageNeeds(stage, count, None, None)
             tokens = server.max_length or _SERVED_TOKENS
@@ -229,18 +238,6 @@ def _server_needs(profile: Profile, name: str, server: Server) -> StageNeeds:
         case ImageServer():
             return StageNeeds(stage)
     return StageNeeds(stage, count, None, None)
-
-
-def _size_of_served(profile: Profile, server: AgentServer) -> ModelSize | None:
-    if server.model:
-        return _size_of(server.model, server.revision)
-    return base_size(profile)
-
-
-def _size_of_base(settings: BaseModelSettings) -> ModelSize | None:
-    if settings.source == "huggingface":
-        return _size_of(settings.model or "", settings.revision)
-    return _size_of(str(PACKAGED_MODEL), None)
 
 
 def _size_of(model: str, revision: str | None) -> ModelSize | None:
@@ -266,14 +263,16 @@ def _pipeline_bytes(settings: DiffusersSettings, largest_part: bool = False) -> 
     return parts and 2 * (max(parts) if largest_part else sum(parts))
 
 
-def _to_install(profile: Profile) -> Iterator[tuple[Purpose, Hardware]]:
+def _to_install(
+    servers: Servers, training: TrainingSettings | None
+) -> Iterator[tuple[Purpose, Hardware]]:
     """Environments that a run on this machine makes first."""
     needed: dict[tuple[Purpose, Hardware], None] = {}
-    if training := profile.training:
+    if training:
         for settings in (training.planner_sft, training.critic_sft):
             needed["sft", "gpu" if read_recipe(settings).gpus else "cpu"] = None
         needed["rl", "gpu" if training.critic_rl.gpus else "cpu"] = None
-    for server in profile.servers.values():
+    for server in servers.values():
         if isinstance(server, AgentServer):
             needed["agents", "gpu" if server.gpus else "cpu"] = None
     for purpose, hardware in needed:
@@ -281,13 +280,13 @@ def _to_install(profile: Profile) -> Iterator[tuple[Purpose, Hardware]]:
             yield purpose, hardware
 
 
-def _downloads(profile: Profile) -> float | None:
+def _downloads(servers: Servers, training: TrainingSettings | None) -> float | None:
     """Bytes of weights that are not here yet; None: of some the size is unknown."""
     found: dict[str, float | None] = {}
-    if profile.training and profile.training.base_model.source == "huggingface":
-        base = profile.training.base_model
+    if training and training.base_model.source == "huggingface":
+        base = training.base_model
         found[base.model or ""] = _missing_bytes(base.model or "", base.revision)
-    for server in profile.servers.values():
+    for server in servers.values():
         if isinstance(server, AgentServer) and server.model:
             found[server.model] = _missing_bytes(server.model, server.revision)
         if isinstance(server, ImageServer) and server.pipeline and not server.weights_per_gpu:

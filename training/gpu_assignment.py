@@ -14,8 +14,9 @@ from inference.backends.factory import Backends
 from inference.servers.settings import CommandServer, Server
 from schemas import FoundryError
 from schemas.trajectories import LOOP_ROLES
-from training.settings import TrainingSettings
-from training.sft.recipe import read_recipe
+
+from .settings import TrainingSettings
+from .sft.recipe import read_recipe
 
 Training = Literal["sft", "rl"]
 _TOLERANCE = 1e-6

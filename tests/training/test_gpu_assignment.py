@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 from assets.core import profile as profile_module
-from assets.core.gpu_assignment import GpuClaim, server_problem
 from assets.core.profile import load_profile
 from schemas import DocumentError, FoundryError
+from training.gpu_assignment import GpuClaim, server_problem
 
 ROLES = {"planner": "openai", "generator": "images", "critic": "openai", "scorer": "sketch"}
 MODEL = "owner/agents"

@@ -5,10 +5,10 @@ import yaml
 
 from assets.core import profile as profile_module
 from assets.core.profile import FOLDER, load_profile
-from assets.core.stage_needs import disk_needed, drawing_seconds, needs_text, stage_needs
 from inference.backends.diffusers.registry import DiffusersSettings, load_registry
 from training.grpo.verl_options import ROLLOUT
 from training.model_size import KNOWN_SIZES
+from training.stage_needs import disk_needed, drawing_seconds, needs_text, stage_needs
 
 GB = 1e9
 MODEL = "Qwen/Qwen3-VL-8B-Instruct"
@@ -41,7 +41,7 @@ def gpu_profile(tmp_path):
 
 
 def by_stage(profile):
-    return {need.stage: need for need in stage_needs(profile)}
+    return {need.stage: need for need in stage_needs(profile.servers, profile.training)}
 
 
 def test_checkpoints_of_8b_are_most_of_the_disk(gpu_profile):
@@ -51,10 +51,16 @@ def test_checkpoints_of_8b_are_most_of_the_disk(gpu_profile):
         assert needs[stage].working_disk == 3 * bytes_of_a_parameter * PARAMETERS
         assert needs[stage].disk == 2 * PARAMETERS, "the published model"
     fixed = sum(need.disk for need in needs.values())
-    assert disk_needed(profile, list(needs.values())) == fixed + needs["critic_sft"].working_disk
+    assert (
+        disk_needed(profile.training, list(needs.values()))
+        == fixed + needs["critic_sft"].working_disk
+    )
     assert needs["weights to download"].disk == pytest.approx(52.3 * GB, rel=0.01)
     beside = gpu_profile(side_by_side=True)
-    assert disk_needed(beside, stage_needs(beside)) == fixed + 2 * needs["critic_sft"].working_disk
+    assert (
+        disk_needed(beside.training, stage_needs(beside.servers, beside.training))
+        == fixed + 2 * needs["critic_sft"].working_disk
+    )
 
 
 def test_adapters_take_a_fraction(gpu_profile):
@@ -122,14 +128,14 @@ def test_what_is_not_downloaded_is_unknown_unless_its_size_is(gpu_profile):
     assert needs["planner_sft"].gpu is None and needs["weights to download"].disk is None
     text = needs_text(needs["planner_sft"])
     assert text == "unknown: each of 8 GPUs, unknown: memory, unknown: disk"
-    assert disk_needed(profile, list(needs.values())) > 0
+    assert disk_needed(profile.training, list(needs.values())) > 0
 
 
 def test_the_sketch_world_fits_anywhere():
     profile = load_profile("sketch")
-    needs = stage_needs(profile)
+    needs = stage_needs(profile.servers, profile.training)
     assert not any(need.gpus or need.gpu for need in needs)
-    assert disk_needed(profile, needs) < 5 * GB
+    assert disk_needed(profile.training, needs) < 5 * GB
     assert max(need.host for need in needs) < 8 * GB
 
 
