@@ -56,14 +56,6 @@ async def test_without_promoted_agents_the_profiles_own_are_used(home):
     assert all(name.startswith("sketch/") for name in names.values())
 
 
-async def test_promoted_agents_are_used_with_the_profiles_generator(home, both):
-    async with make_resolver(home) as resolver:
-        resolved = await resolver.resolve()
-    assert resolved.names["planner"] == "checkpoint/planner_sft_checkpoint@1"
-    assert resolved.names["critic"] == "checkpoint/critic_rl_checkpoint@1"
-    assert resolved.names["generator"].startswith("sketch/")
-
-
 async def test_planner_and_critic_are_both_needed(home, publish):
     publish("planner_sft_checkpoint", "planner", "1")
     async with make_resolver(home) as resolver:
@@ -73,28 +65,26 @@ async def test_planner_and_critic_are_both_needed(home, publish):
             pass
 
 
+PLANNER, CRITIC = "checkpoint/planner_sft_checkpoint@1", "checkpoint/critic_rl_checkpoint@1"
+
+
 async def test_agents_can_be_named_one_by_one(home, both, publish, untrained):
     publish("critic_sft_checkpoint", "critic", "7", status="candidate")
 
-    async def names(**named):
-        async with make_resolver(home, **named) as resolver:
+    async def names(agents="auto", **named):
+        async with make_resolver(home, agents, **named) as resolver:
             resolved = (await resolver.resolve()).names
+        assert resolved["generator"].startswith("sketch/"), "the profile's"
         return resolved["planner"], resolved["critic"]
 
-    planner, critic = "checkpoint/planner_sft_checkpoint@1", "checkpoint/critic_rl_checkpoint@1"
-    assert await names(critic="critic_sft_checkpoint@7") == (
-        planner,
-        "checkpoint/critic_sft_checkpoint@7",
-    )
-    assert await names(planner=str(untrained)) == ("checkpoint/tiny@1", critic)
-    assert await names(planner="promoted", critic="promoted") == (planner, critic)
+    assert await names() == (PLANNER, CRITIC)
+    assert (await names("profile"))[1].startswith("sketch/")
+    chosen = await names(critic="critic_sft_checkpoint@7")
+    assert chosen == (PLANNER, "checkpoint/critic_sft_checkpoint@7")
+    assert await names(planner=str(untrained)) == ("checkpoint/tiny@1", CRITIC)
+    assert await names(planner="promoted", critic="promoted") == (PLANNER, CRITIC)
     with pytest.raises(FoundryError, match="no checkpoint critic_rl_checkpoint@2"):
         await names(critic="critic_rl_checkpoint@2")
-
-
-async def test_a_profile_can_require_its_own_agents(home, both):
-    async with make_resolver(home, "profile") as resolver:
-        assert (await resolver.resolve()).names["critic"].startswith("sketch/")
 
 
 async def test_a_new_promotion_replaces_the_agents_of_later_requests(
@@ -130,24 +120,6 @@ async def test_a_checkpoint_that_cannot_be_loaded_is_not_used(
         assert await resolver.resolve() is before
 
 
-async def test_a_critic_is_chosen_by_its_training(home, both, publish):
-    publish("critic_sft_checkpoint", "critic", "4", status="candidate")
-    async with make_resolver(home) as resolver:
-        names = (await resolver.resolve(RequestedAgents(critic="sft"))).names
-        assert names["critic"] == "checkpoint/critic_sft_checkpoint@4"
-        assert names["planner"] == "checkpoint/planner_sft_checkpoint@1"
-        names = (await resolver.resolve(RequestedAgents(critic="rl"))).names
-        assert names["critic"] == "checkpoint/critic_rl_checkpoint@1"
-        assert await resolver.critics() == ["base", "sft", "rl"]
-
-
-async def test_the_profiles_own_agents_can_be_chosen(home, both):
-    async with make_resolver(home) as resolver:
-        names = (await resolver.resolve(RequestedAgents(critic="base"))).names
-        assert "checkpoint" not in names["planner"] + names["critic"]
-        assert await resolver.critics() == ["base", "rl"]
-
-
 async def test_a_request_names_planner_and_critic(home, both, publish, untrained):
     publish("critic_rl_checkpoint", "critic", "0", status="candidate")
     publish("planner_sft_checkpoint", "planner", "0", status="candidate")
@@ -159,13 +131,21 @@ async def test_a_request_names_planner_and_critic(home, both, publish, untrained
             return resolved["planner"], resolved["critic"]
 
         own_planner, own_critic = await names()
-        in_use = "checkpoint/planner_sft_checkpoint@1", "checkpoint/critic_rl_checkpoint@1"
-        assert await names("promoted", "promoted") == in_use
+        assert "checkpoint" not in own_planner + own_critic
+        assert await names("promoted", "promoted") == (PLANNER, CRITIC)
         older = "checkpoint/planner_sft_checkpoint@0", "checkpoint/critic_rl_checkpoint@0"
         assert await names("planner_sft_checkpoint@0", "critic_rl_checkpoint@0") == older
         assert await names(str(untrained)) == ("checkpoint/tiny@1", own_critic)
-        assert await names(critic="rl") == (own_planner, in_use[1])
-        assert await names("promoted", "base") == (in_use[0], own_critic)
+        assert await names(critic="rl") == (own_planner, CRITIC)
+        assert await names("promoted", "base") == (PLANNER, own_critic)
+        assert await resolver.critics() == ["base", "rl"]
+        unknown = {"sft": "no critic sft here", "stern": "no such checkpoint folder: stern"}
+        for critic, reason in unknown.items():
+            with pytest.raises(FoundryError, match=reason):
+                await names(critic=critic)
+        publish("critic_sft_checkpoint", "critic", "4", status="candidate")
+        assert await names("promoted", "sft") == (PLANNER, "checkpoint/critic_sft_checkpoint@4")
+        assert await resolver.critics() == ["base", "sft", "rl"]
 
 
 async def test_agents_that_requests_named_do_not_pile_up(home, both, publish):
@@ -180,13 +160,3 @@ async def test_agents_that_requests_named_do_not_pile_up(home, both, publish):
                 first = critic
         gc.collect()
         assert first() is None and critic() is not None
-
-
-@pytest.mark.parametrize(
-    ("critic", "reason"),
-    [("sft", "no critic sft here"), ("stern", "no such checkpoint folder: stern")],
-)
-async def test_an_unknown_critic_is_an_error(home, both, critic, reason):
-    async with make_resolver(home) as resolver:
-        with pytest.raises(FoundryError, match=reason):
-            await resolver.resolve(RequestedAgents(critic=critic))

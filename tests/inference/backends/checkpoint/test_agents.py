@@ -37,13 +37,9 @@ def overfitted_agents(overfitted, home):
     return agents_of(overfitted, home)
 
 
-async def test_agents_implement_the_roles(random_agents):
-    assert isinstance(random_agents["planner"], Planner)
-    assert isinstance(random_agents["critic"], Critic)
-
-
 async def test_trained_answers_are_returned(overfitted_agents):
     planner, critic = overfitted_agents["planner"], overfitted_agents["critic"]
+    assert isinstance(planner, Planner) and isinstance(critic, Critic)
     plan, verdict = await asyncio.gather(
         planner.plan(PlanRequest("a story")),
         critic.judge(None, EncodedImage.white((96, 96)), "Draw a cat.", ""),
@@ -85,11 +81,6 @@ async def test_sampled_answers_are_sampled_from_the_first_one_on(untrained, monk
     assert decodings == ["sampled", "sampled"]
 
 
-async def test_an_answer_without_a_plan_is_unusable(random_agents):
-    with pytest.raises(UnusableAnswerError, match="no <answer>"):
-        await random_agents["planner"].plan(PlanRequest("a story"))
-
-
 async def test_a_broken_image_does_not_affect_the_rest_of_its_batch(overfitted_agents):
     critic, white = overfitted_agents["critic"], EncodedImage.white((96, 96))
     good, bad = await asyncio.gather(
@@ -101,7 +92,9 @@ async def test_a_broken_image_does_not_affect_the_rest_of_its_batch(overfitted_a
     assert isinstance(bad, BadImageError)
 
 
-async def test_a_request_that_is_too_long_is_unusable(random_agents):
+async def test_an_answer_without_a_plan_and_a_request_that_is_too_long_are_unusable(random_agents):
+    with pytest.raises(UnusableAnswerError, match="no <answer>"):
+        await random_agents["planner"].plan(PlanRequest("a story"))
     with pytest.raises(UnusableAnswerError, match="more than the 4096 that tiny@1 can handle"):
         await random_agents["planner"].plan(PlanRequest("word " * 5000))
 

@@ -58,11 +58,6 @@ def test_promoted_is_the_furthest_trained_promoted_checkpoint(home):
     assert resolve("promoted", "critic", home) == rl
 
 
-def test_a_version_can_be_named_whatever_its_status(home):
-    folder = register(home, "critic_rl_checkpoint", version="7", status="rejected")
-    assert resolve("critic_rl_checkpoint@7", "critic", home) == folder
-
-
 def test_a_moved_home_has_its_checkpoints(home, tmp_path):
     register(home, "critic_rl_checkpoint")
     moved = Home(home.local.rename(tmp_path / "moved"))
@@ -71,19 +66,14 @@ def test_a_moved_home_has_its_checkpoints(home, tmp_path):
     assert resolve("promoted", "critic", moved) == folder
 
 
-def test_a_folder_can_be_named_even_with_an_at_sign(home, tmp_path):
-    assert resolve(f"{tmp_path}/a@b", "critic", home) == tmp_path / "a@b"
-
-
-def test_without_a_promotion_the_error_names_the_command(home):
+def test_a_version_or_a_folder_can_be_named(home, tmp_path):
     with pytest.raises(CheckpointError, match=r"no critic was promoted yet .*`interleave run`"):
         resolve("promoted", "critic", home)
-
-
-def test_an_unknown_version_lists_the_known_ones(home):
-    register(home, "planner_sft_checkpoint", version="3")
-    with pytest.raises(CheckpointError, match=r"there are: planner_sft_checkpoint@3"):
-        resolve("planner_sft_checkpoint@4", "planner", home)
+    folder = register(home, "critic_rl_checkpoint", version="7", status="rejected")
+    assert resolve("critic_rl_checkpoint@7", "critic", home) == folder
+    assert resolve(f"{tmp_path}/a@b", "critic", home) == tmp_path / "a@b"
+    with pytest.raises(CheckpointError, match=r"there are: critic_rl_checkpoint@7"):
+        resolve("critic_rl_checkpoint@4", "critic", home)
 
 
 def test_model_names_change_with_the_version(home):
@@ -100,15 +90,9 @@ def test_two_roles_of_one_checkpoint_share_its_weights(home):
     both = register(home, "planner_sft_checkpoint")
     roles = roles_of(home, planner=str(both), critic=str(both))
     assert roles.planner._checkpoint is roles.critic._checkpoint
-
-
-def test_a_critic_cannot_plan(home):
     register(home, "critic_rl_checkpoint", role="critic")
     with pytest.raises(CheckpointError, match="is a critic, not a planner"):
         roles_of(home, planner="critic_rl_checkpoint@1", critic="critic_rl_checkpoint@1")
-
-
-def test_a_role_without_a_checkpoint_is_an_error(home):
     with pytest.raises(CheckpointError, match=r"`checkpoint.planner` is null"):
         roles_of(home, planner=None)
 
@@ -231,9 +215,6 @@ def test_an_invalid_checkpoint_is_one_line(home, tmp_path):
     (tmp_path / "interleave.json").write_text('{"name": "x"}')
     with pytest.raises(CheckpointError, match="version: Field required"):
         read_manifest(tmp_path)
-
-
-def test_missing_weights_are_one_line(home):
     folder = register(home, "critic_rl_checkpoint")
     with pytest.raises(CheckpointError, match="cannot be loaded") as caught:
         _ = CheckpointModel(folder).loaded

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from inference.agent_prompts.formatting import parse_plan, read_verdict
 from inference.backends.checkpoint.agents import CheckpointCritic, CheckpointPlanner
 from inference.backends.checkpoint.constrained import FORM_TOKENS
@@ -17,21 +15,20 @@ from warehouse import EncodedImage
 CPU = CheckpointSettings(device="cpu")
 
 
-@pytest.mark.parametrize("weights", ["untrained", "packaged_folder"])
-def test_every_answer_of_any_model_can_be_read(weights, request):
-    model = CheckpointModel(request.getfixturevalue(weights), CPU)
+def test_every_answer_of_any_model_can_be_read(untrained, packaged_folder):
     goals = ["a red cat", "two blue houses beside a tree", "nothing"]
     plans = [AgentQuery(goal, (), FORM_TOKENS, form="planner") for goal in goals]
     images = tiny_image(1), tiny_image(2)
     verdicts = [
         AgentQuery(critic_query(goal).text, images, FORM_TOKENS, form="critic") for goal in goals
     ]
-    answers = model.attempt([*plans, *verdicts])
-    assert all(answer.is_complete for answer in answers)
+    answers = CheckpointModel(untrained, CPU).attempt([*plans, *verdicts])
     for answer in answers[:3]:
         plan = parse_plan(answer.text)
         assert [step.step_number for step in plan.steps] == list(range(1, len(plan.steps) + 1))
         assert all(step.prompt is not None for step in plan.steps)
+    answers += CheckpointModel(packaged_folder, CPU).attempt(verdicts)
+    assert all(answer.is_complete for answer in answers)
     for answer in answers[3:]:
         verdict = read_verdict(answer.text)
         assert not (verdict.accepted and verdict.refined_prompt)

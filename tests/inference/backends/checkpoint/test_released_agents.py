@@ -106,19 +106,19 @@ async def test_a_planner_gets_what_their_code_sends(checkout, settings):
     )
 
 
-@pytest.mark.parametrize("rewritten", ["Add bows.", ""])
-async def test_a_critic_gets_what_their_code_sends(checkout, settings, rewritten):
+async def test_a_critic_gets_what_their_code_sends(checkout, settings):
     client = RecordingClient(ACCEPTED)
     theirs = settings.model_copy(update={"repeats_first_prompt": True})
     critic = RemoteCritic("openai", client, theirs)
     before, after = EncodedImage.white((64, 64)), EncodedImage.white((48, 48))
-    verdict = await critic.judge(before, after, "Bows.", rewritten)
     # Their demo begins a step with the plan's prompt as the one that is refined.
-    values = {"original_instruction": "Bows.", "rewritten_prompt": rewritten or "Bows."}
-    asked = "<image><image>\n" + their_prompt(checkout, "Iterative_T2I_PROMPT_QWEN", **values)
-    [request] = map(chat_arguments, client.requests)
-    assert request["messages"] == their_messages(asked, (before, after))
-    assert (verdict.accepted, verdict.refined_prompt) == (True, ""), "they repeat the old prompt"
+    for rewritten, sent in (("Add bows.", "Add bows."), ("", "Bows.")):
+        verdict = await critic.judge(before, after, "Bows.", rewritten)
+        values = {"original_instruction": "Bows.", "rewritten_prompt": sent}
+        asked = "<image><image>\n" + their_prompt(checkout, "Iterative_T2I_PROMPT_QWEN", **values)
+        request = chat_arguments(client.requests[-1])
+        assert request["messages"] == their_messages(asked, (before, after))
+        assert (verdict.accepted, verdict.refined_prompt) == (True, ""), "they repeat the old one"
 
 
 def test_in_this_process_a_model_gets_the_tokens_of_its_own_template(

@@ -1,5 +1,6 @@
 """Queries for tiny checkpoints, and overfitting of a checkpoint to fixed answers."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from inference.agent_prompts.formatting import critic_answer, planner_answer
@@ -58,26 +59,28 @@ def overfit(folder: Path, samples: list[Sample], steps: int = 60) -> None:
     import torch
 
     loaded = CheckpointModel(folder).loaded
-    encoder, model = loaded.encoder, loaded.model
+    model = loaded.model
+    inputs, labels = _batch(loaded.encoder, samples)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     model.train()
     for _ in range(steps):
-        for query, answer in samples:
-            loss = _loss(encoder, model, query, answer)
-            loss.backward()
+        model(**inputs, labels=labels).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     model.eval().save_pretrained(folder)
 
 
-def _loss(encoder, model, query, answer):
-    from dataclasses import replace
-
+def _batch(encoder, samples):
+    """Inputs of all samples, and labels of their answers."""
     import torch
 
-    prompt = encoder.encode(query)
-    answer_tokens = encoder.tokenizer.encode(f"{answer}<|im_end|>", add_special_tokens=False)
-    sample = replace(prompt, tokens=[*prompt.tokens, *answer_tokens])
-    inputs = encoder.pad([sample], model.device)
-    labels = torch.tensor([[-100] * len(prompt.tokens) + answer_tokens])
-    return model(**inputs, labels=labels).loss
+    answers = [
+        encoder.tokenizer.encode(f"{answer}<|im_end|>", add_special_tokens=False)
+        for _, answer in samples
+    ]
+    prompts = [encoder.encode(query) for query, _ in samples]
+    pairs = zip(prompts, answers, strict=True)
+    whole = [replace(prompt, tokens=[*prompt.tokens, *answer]) for prompt, answer in pairs]
+    inputs = encoder.pad(whole, "cpu")
+    length = inputs["input_ids"].shape[1]
+    return inputs, torch.tensor([[-100] * (length - len(each)) + each for each in answers])

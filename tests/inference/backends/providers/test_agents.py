@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from inference.backends.providers.errors import NoAnswerError
+from inference.backends.providers.settings import AgentModel
 from inference.calls.call_context import Usage, collect_usage
 from inference.roles import BackendError, PlanRequest, RetryableError, UnusableAnswerError
 from tests.inference.backends.providers.api_formats import gemini_parts
@@ -98,38 +99,31 @@ def test_an_image_is_generated_and_edited():
     assert config["seed"] == 2
 
 
-def test_all_images_are_sent_in_order():
+def test_all_images_are_sent_in_order_and_reduced_where_the_profile_says_so():
     images = [EncodedImage.white((side, 16)) for side in (16, 24, 32)]
     with provider() as server:
         asyncio.run(build_roles(server, "gemini").generator.generate(GOAL, images, 1))
         texts, received = gemini_parts(server.bodies[0]["contents"])
-    assert [image.sha256 for image in received] == [image.sha256 for image in images]
-    assert texts == [GOAL]
-
-
-def test_images_are_sent_as_thumbnails_where_the_profile_says_so():
-    generator = {"model": "banana", "longest_side": 32}
-    with provider() as server:
-        home = Home("memory://providers")
-        roles = provider_roles(server, "gemini", home, {"generator": generator})
+        assert [image.sha256 for image in received] == [image.sha256 for image in images]
+        assert texts == [GOAL]
+        reduced = {"generator": {"model": "banana", "longest_side": 32}}
+        roles = provider_roles(server, "gemini", Home("memory://providers"), reduced)
         asyncio.run(roles.generator.generate(GOAL, [EncodedImage.white((64, 32))], 1))
-        _, (received,) = gemini_parts(server.bodies[0]["contents"])
-    assert received.image.size == (32, 16)
+        _, (received,) = gemini_parts(server.bodies[1]["contents"])
+        assert received.image.size == (32, 16)
 
 
-@pytest.mark.parametrize("form", ["schema", "json"])
-def test_an_unreadable_answer_is_requested_once_more(backend, form):
-    with provider() as server:
-        server.scripts = ["garble"]
-        answer, usage = plan(build_roles(server, backend, agent={"form": form}))
-        first, second = server.bodies
-    assert answer.steps
-    assert usage.retries == 1
-    assert usage.input_tokens == 2000
+def test_an_unreadable_answer_is_requested_once_more(backend):
     correction = "cannot be read"
-    assert correction not in str(first)
-    assert correction in str(second)
-    assert ("schema" in str(first).lower()) and (form == "schema") == is_schema_enforced(first)
+    for form in ("schema", "json"):
+        with provider() as server:
+            server.scripts = ["garble"]
+            answer, usage = plan(build_roles(server, backend, agent={"form": form}))
+            first, second = server.bodies
+        assert answer.steps
+        assert (usage.retries, usage.input_tokens) == (1, 2000)
+        assert correction not in str(first) and correction in str(second)
+        assert ("schema" in str(first).lower()) and (form == "schema") == is_schema_enforced(first)
 
 
 def is_schema_enforced(body):
@@ -147,31 +141,25 @@ def test_json_inside_prose_and_code_fences_is_parsed(backend):
     assert verdict.refined_prompt == ""
 
 
-@pytest.mark.parametrize(
-    ("faults", "error", "message"),
-    [
-        (["garble", "garble"], UnusableAnswerError, "m-1 gave no usable answer in two attempts"),
-        (["refuse", "refuse"], UnusableAnswerError, "m-1 refuses: "),
-        (["error"], RetryableError, "500"),
-        (["reset"], RetryableError, "no connection"),
-        (["hang"], RetryableError, "no connection"),
-        (["cut"], RetryableError, "unreadable answer"),
-        (["empty"], RetryableError, "an answer without c"),
-    ],
-)
-def test_faults_become_errors(backend, faults, error, message):
+def test_faults_become_errors(backend):
+    two_attempts = "m-1 gave no usable answer in two attempts"
     with provider() as server:
-        server.scripts = list(faults)
-        with pytest.raises(error, match=message):
-            plan(build_roles(server, backend, seconds=2))
-
-
-def test_a_request_that_was_never_sent_is_not_billed(backend):
-    with provider() as server:
-        roles = build_roles(server, backend)
+        roles = build_roles(server, backend, seconds=1)
+        for faults, error, message in (
+            (["garble", "garble"], UnusableAnswerError, two_attempts),
+            (["refuse", "refuse"], UnusableAnswerError, "m-1 refuses: "),
+            (["error"], RetryableError, "500"),
+            (["reset"], NoAnswerError, "no connection"),
+            (["hang"], NoAnswerError, "no connection"),
+            (["cut"], NoAnswerError, "unreadable answer"),
+            (["empty"], RetryableError, "an answer without c"),
+        ):
+            server.scripts = list(faults)
+            with pytest.raises(error, match=message):
+                plan(roles)
     with pytest.raises(RetryableError, match="no connection") as raised:  # the server has ended
         plan(roles)
-    assert not isinstance(raised.value, NoAnswerError)
+    assert not isinstance(raised.value, NoAnswerError), "what was never sent is not billed"
 
 
 def test_a_throttled_call_waits_for_retry_after(backend):
@@ -183,18 +171,15 @@ def test_a_throttled_call_waits_for_retry_after(backend):
     assert server.outcomes == {"throttle": 2, "ok": 1}
 
 
-def test_a_rejected_key_stops_the_run_and_is_not_quoted(backend, monkeypatch):
+def test_a_wrong_key_stops_the_run_and_a_missing_one_is_an_error_before(backend, monkeypatch):
     monkeypatch.setenv("TEST_KEY", "wrong")
-    with provider() as server, pytest.raises(BackendError) as raised:
-        plan(build_roles(server, backend))
-    assert "TEST_KEY" in str(raised.value)
-    assert "wrong" not in str(raised.value)
-
-
-def test_a_missing_key_is_an_error_before_any_call(backend, monkeypatch):
-    monkeypatch.delenv("TEST_KEY")
-    with provider() as server, pytest.raises(BackendError, match="TEST_KEY is not set"):
-        build_roles(server, backend)
+    with provider() as server:
+        with pytest.raises(BackendError) as raised:
+            plan(build_roles(server, backend))
+        monkeypatch.delenv("TEST_KEY")
+        with pytest.raises(BackendError, match="TEST_KEY is not set"):
+            build_roles(server, backend)
+    assert "TEST_KEY" in str(raised.value) and "wrong" not in str(raised.value)
 
 
 def test_agents_with_tags_answer_like_trained_agents():
@@ -211,15 +196,7 @@ def test_agents_with_tags_answer_like_trained_agents():
 
 
 def test_settings_that_answers_depend_on_are_in_the_model_name():
-    def name(**agent):
-        with provider() as server:
-            return build_roles(server, "openai", agent=agent).critic.model
-
-    names = {
-        name(),
-        name(temperature=1),
-        name(max_tokens=9),
-        name(agent_prompts={"critic": "critic-brief"}),
-    }
-    assert len(names) == 4
-    assert name() in names
+    brief = {"agent_prompts": {"critic": "critic-brief"}}
+    changes = ({}, {"temperature": 1}, {"max_tokens": 9}, brief, {})
+    names = [AgentModel(**AGENT | change).identity for change in changes]
+    assert len(set(names)) == 4 and names[0] == names[-1]

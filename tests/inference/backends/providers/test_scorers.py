@@ -29,7 +29,9 @@ def parts_of(body, backend):
 
 def test_semantics_sees_both_pictures_and_quality_the_new_one_alone(backend):
     with provider() as server:
-        score = asyncio.run(build_scorer(server, backend).score(BEFORE, AFTER, GOAL))
+        scorer = build_scorer(server, backend)
+        assert isinstance(scorer, TwoCallScorer), "the default"
+        score = asyncio.run(scorer.score(BEFORE, AFTER, GOAL))
         asked = [parts_of(body, backend) for body in server.bodies]
         schemas = [json.dumps(body) for body in server.bodies]
     (texts, both), (alone, one) = sorted(asked, key=lambda parts: -len(parts[1]))
@@ -75,8 +77,3 @@ def test_names_follow_from_the_prompts_that_are_used(tmp_path):
     assert plain.identity_of("quality") != other.identity_of("quality")
     assert plain.identity_of("semantics") != ScorerModel(model="n").identity_of("semantics")
     assert version_of(plain.prompt("scorer_semantics")) == "scorer-semantics@1"
-
-
-def test_two_calls_are_the_default(backend):
-    with provider() as server:
-        assert isinstance(build_scorer(server, backend), TwoCallScorer)
