@@ -5,9 +5,11 @@ Verdicts of people are those of OpENING's arena, in which two systems' answers a
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+
+from pydantic import BaseModel, Field
 
 from inference.calls.ask import QuestionCalls
 from inference.calls.hashing import stable_hash
@@ -21,8 +23,9 @@ from ..core.progress import progress_factory
 from ..core.statistics import Agreement, agreement, sampled
 from .benchmark import Answer
 from .catalogue import official_files, open_benchmark
+from .files import read_rows
 from .judging import EXACT_JUDGE, ModelJudge
-from .opening import SUFFIX, Duel, Opening, Verdict, duel_labels, read_answer, read_duels
+from .opening import SUFFIX, Opening, Verdict, read_answer
 from .results import Run, evaluate_run, run_names
 from .settings import BenchmarkJudgeSettings, BenchmarkRunSettings, BenchmarksSettings
 
@@ -34,13 +37,42 @@ class Verdicts:
     """What a judge, or people, said; of comparisons, or of the answers of a benchmark run.
 
     Args:
-        labels: case -> label; None: unreadable.
+        labels: case -> label; None: unreadable. Cases of comparisons: (item, system A, system B).
     """
 
     name: str
     labels: Mapping[Any, str | None]
-    duels: Sequence[Duel] = ()
     run: Run | None = None
+
+
+class _System(BaseModel):
+    name: str
+
+
+class _ComparisonRow(BaseModel):
+    """A row of OpENING's files of verdicts."""
+
+    data_id: str
+    system_a: _System = Field(alias="model_A")
+    system_b: _System = Field(alias="model_B")
+    winner: Verdict
+
+
+def read_comparisons(path: Path) -> dict[tuple[str, str, str], str | None]:
+    """An official file of verdicts, people's or a judge's: (item, system A, system B) -> A or B.
+
+    Ties count for the side that they lean to, as in the published agreement; of a comparison
+    twice, the last one counts.
+
+    Raises:
+        FoundryError: a missing or damaged file or an unknown verdict, in one line.
+    """
+    rows = read_rows(path, _ComparisonRow)
+    return {(r.data_id, r.system_a.name, r.system_b.name): _side(r.winner) for r in rows}
+
+
+def _side(verdict: str) -> str:
+    return verdict.removeprefix("Tie(").removesuffix(")")
 
 
 def compare_verdicts(first: Verdicts, second: Verdicts, sample: int | None = None) -> Agreement:
@@ -57,16 +89,14 @@ def compare_verdicts(first: Verdicts, second: Verdicts, sample: int | None = Non
 
 
 def read_verdicts(home: Home, name: str) -> Verdicts:
-    """The verdicts of an official file of OpENING (ties count for the side that they lean to), or
-    the judgements of a run of this home.
+    """The verdicts of an official file of OpENING, or the judgements of a run of this home.
 
     Raises:
         FoundryError: there is no such file or run.
     """
     path = Path(name).expanduser()
     if path.is_file():
-        duels = read_duels(path)
-        return Verdicts(path.name, duel_labels(duels), duels)
+        return Verdicts(path.name, read_comparisons(path))
     if name not in run_names(home):
         known = ", ".join(run_names(home)) or "none"
         raise FoundryError(f"{name} is neither a file nor a run of {home.root}; runs: {known}")
@@ -102,7 +132,7 @@ class SecondJudge:
         if first.run:
             run = asyncio.run(self._judge_run(first.run))
             return Verdicts(self.judge.name, run.labels, run=run)
-        return Verdicts(self.judge.name, duel_labels(asyncio.run(self._judge_duels(first.duels))))
+        return Verdicts(self.judge.name, asyncio.run(self._judge_comparisons([*first.labels])))
 
     async def _judge_run(self, first: Run) -> Run:
         if first.judge == EXACT_JUDGE:
@@ -119,23 +149,26 @@ class SecondJudge:
         judged_by = first.system, judge.name
         return evaluate_run(name, benchmark, *judged_by, answers, judged.rows, self._settings)
 
-    async def _judge_duels(self, duels: Sequence[Duel]) -> list[Duel]:
+    async def _judge_comparisons(self, cases: Sequence[Any]) -> dict[Any, str | None]:
         if self.source is None or self.answers is None:
             raise FoundryError("a judge of an official file needs --source and --answers")
         answers, benchmark = self.answers, Opening(official_files(self.source))
-        chosen = sampled(duels, self.sample)
+        chosen = sampled(cases, self.sample)
         judge = self._model_judge(self.judge, f"judging {len(chosen)} comparisons")
         shard = f"opening-{stable_hash('judge', qualified_name(judge.model))[:8]}"
         with QuestionCalls(self.home, ASSET, shard, judge.model, judge.limits) as calls:
 
-            async def judge_one(duel: Duel) -> Duel:
-                pair = [_answer(answers, name, duel.item_id) for name in duel.systems]
-                call = await asyncio.to_thread(benchmark.compare, duel.item_id, *pair)
-                judged = await judge.ask(calls, duel.item_id, call, benchmark.parse)
-                return replace(duel, verdict=cast(Verdict | None, judged.value))
+            async def judge_one(case: tuple[str, str, str]) -> str | None:
+                item_id, *systems = case
+                pair = [_answer(answers, name, item_id) for name in systems]
+                call = await asyncio.to_thread(benchmark.compare, item_id, *pair)
+                judged = await judge.ask(calls, item_id, call, benchmark.parse)
+                return _side(judged.value) if isinstance(judged.value, str) else None
 
             try:
-                return await calls.map(judge_one, chosen, judge.limits.agents, judge.progress)
+                in_flight = judge.limits.agents
+                labels = await calls.map(judge_one, chosen, in_flight, judge.progress)
+                return dict(zip(chosen, labels, strict=True))
             finally:
                 self.home.lake.write(MODEL_CALLS, calls.ledger(), f"{ASSET}-{shard}")
 

@@ -50,6 +50,10 @@ class AnswerStep:
 Answer = tuple[AnswerStep, ...]
 
 
+def pictures(answer: Answer) -> tuple[EncodedImage, ...]:
+    return tuple(step.image for step in answer if step.image is not None)
+
+
 @dataclass(frozen=True)
 class JudgeCall:
     """One question to a judge.

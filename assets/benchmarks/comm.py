@@ -8,6 +8,7 @@ with these. What is shown, the criteria and the scale are the benchmark's; the w
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
@@ -32,7 +33,7 @@ from .benchmark import (
     Values,
     mean,
 )
-from .judge_text import json_objects, read_prompts
+from .judge_text import only_object, read_prompts
 
 Task = Literal[1, 2, 3, 4]
 
@@ -220,15 +221,12 @@ class CoMM(Benchmark):
 
     def parse(self, call: str, text: str) -> JsonValue:
         """Scores by name, descriptions, or the overall fidelity; None: not without a guess."""
+        scores = partial(_scores, names=SCORES[self._task])
         readers: dict[str, Callable[[object], JsonValue]] = {
-            TEXTS: lambda value: _scores(value, SCORES[self._task]),
-            DOCUMENT: lambda value: _scores(value, SCORES[self._task]),
-            DESCRIPTIONS: _descriptions,
-            FIDELITY: _fidelity,
+            **{TEXTS: scores, DOCUMENT: scores},
+            **{DESCRIPTIONS: _descriptions, FIDELITY: _fidelity},
         }
-        read = readers[call]
-        found = [said for value in json_objects(text) if (said := read(value)) is not None]
-        return found[0] if len(found) == 1 else None
+        return only_object(text, readers[call])
 
     def metrics(self, item: Item, values: Values) -> Metrics:
         """Scores in 0..10; all None if one is missing, since the official means skip such items."""

@@ -1,9 +1,9 @@
 """Official files of benchmarks: rows, pictures, folders of answers. What is wrong is one line."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -27,49 +27,46 @@ def find_file(source: Path, folders: Sequence[str], names: Sequence[str], benchm
     )
 
 
-def read_rows(path: Path, columns: Iterable[str] = ()) -> list[Any]:
-    """Rows of a Parquet, JSON-lines or JSON file; FoundryError: it cannot be read.
+def read_rows(path: Path, form: type[Row], columns: Collection[str] = ()) -> list[Row]:
+    """Rows of a Parquet, JSON-lines or JSON file.
 
     Args:
         columns: of a Parquet file, those that are read where it has them.
+
+    Raises:
+        FoundryError: it cannot be read, or a row has another form.
     """
     try:
         if path.suffix == ".parquet":
-            return _parquet_rows(path, set(columns))
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".jsonl":
-            return [json.loads(line) for line in text.split("\n") if line.strip()]
-        rows = json.loads(text)
+            import pyarrow.parquet as pq
+
+            file = pq.ParquetFile(path)
+            known = [name for name in file.schema_arrow.names if name in columns]
+            rows = file.read(columns=known).to_pylist()
+        elif path.suffix == ".jsonl":
+            lines = path.read_text(encoding="utf-8").split("\n")
+            rows = [json.loads(line) for line in lines if line.strip()]
+        else:
+            rows = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise FoundryError(f"{path}: cannot be read ({error}); copy it again") from error
     if not isinstance(rows, list):
         raise FoundryError(f"{path}: is no list of items; copy the official file again")
-    return rows
-
-
-def _parquet_rows(path: Path, columns: set[str]) -> list[Any]:
-    import pyarrow.parquet as pq
-
-    file = pq.ParquetFile(path)
-    rows: list[Any] = file.read(
-        columns=[name for name in file.schema_arrow.names if name in columns]
-    ).to_pylist()
-    return rows
+    return parse_rows(path, rows, form)
 
 
 def parse_rows(path: Path, rows: Iterable[object], form: type[Row]) -> list[Row]:
     """Rows in their form; FoundryError: the first that is not, by its number from 1."""
-    return [_parse_row(path, number, row, form) for number, row in enumerate(rows, 1)]
-
-
-def _parse_row(path: Path, number: int, row: object, form: type[Row]) -> Row:
-    try:
-        return form.model_validate(row)
-    except ValidationError as error:
-        problem = first_problem(error, root="row")
-        raise FoundryError(
-            f"{path}: item {number}: {problem}; copy the official file again"
-        ) from error
+    found = []
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(form.model_validate(row))
+        except ValidationError as error:
+            problem = first_problem(error, root="row")
+            raise FoundryError(
+                f"{path}: item {number}: {problem}; copy the official file again"
+            ) from error
+    return found
 
 
 def read_answers(path: Path, form: type[Content]) -> Content:

@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import yaml
+
+Read = TypeVar("Read")
 
 
 def read_prompts(benchmark: str) -> Mapping[str, str]:
@@ -29,6 +31,12 @@ def json_objects(text: str) -> list[object]:
             end = start + 1
         start = text.find("{", end)
     return found
+
+
+def only_object(text: str, read: Callable[[object], Read | None]) -> Read | None:
+    """What `read` makes of the JSON objects of a text; None unless it can read exactly one."""
+    values = [value for each in json_objects(text) if (value := read(each)) is not None]
+    return values[0] if len(values) == 1 else None
 
 
 def labelled(text: str, label: str) -> str:

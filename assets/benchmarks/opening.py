@@ -7,7 +7,6 @@ wording is ours.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import Any, Literal, Self, get_args
@@ -29,7 +28,7 @@ from .benchmark import (
     Values,
     mean,
 )
-from .judge_text import json_objects, labelled, read_prompts
+from .judge_text import labelled, only_object, read_prompts
 
 Verdict = Literal["A", "B", "Tie(A)", "Tie(B)"]
 
@@ -122,6 +121,10 @@ class _OpeningItem(_Model):
         return self.conversations[0].input
 
     @property
+    def images(self) -> list[str]:
+        return [part.image for part in self.input if part.image is not None]
+
+    @property
     def request(self) -> str:
         """What a system is asked, `<image>` in the place of each picture.
 
@@ -146,21 +149,16 @@ class Opening(Benchmark):
         folders = ("", "OpenING-benchmark", "OpenING-Benchmark")
         path = files.find_file(source, folders, ["test_data.jsonl"], "OpENING")
         self._folder = path.parent
-        rows = files.parse_rows(path, files.read_rows(path), _OpeningItem)
+        rows = files.read_rows(path, _OpeningItem)
         self._items = files.by_id(path, self.name, rows, lambda item: item.total_uid)
-        pictures = (
-            (item.total_uid, part.image, self._folder / part.image)
-            for item in rows
-            for part in item.input
-            if part.image is not None
-        )
+        pictures = [(i.total_uid, name, self._folder / name) for i in rows for name in i.images]
         files.check_pictures(path, pictures, "unpack OpENING's images beside the file")
         self.items = [
             Item(
                 item.total_uid,
                 item.meta_task_name,
                 item.request,
-                tuple(self._folder / part.image for part in item.input if part.image is not None),
+                tuple(self._folder / name for name in item.images),
             )
             for item in rows
         ]
@@ -181,7 +179,7 @@ class Opening(Benchmark):
 
     def parse(self, call: str, text: str) -> JsonValue:
         """Criterion -> score in 0..10, or a comparison's verdict; None: not without a guess."""
-        return parse_verdict(text) if call == COMPARE else _parse_scores(text)
+        return parse_verdict(text) if call == COMPARE else only_object(text, _scores)
 
     def metrics(self, item: Item, values: Values) -> Metrics:
         scores = values.get(SCORE)
@@ -258,52 +256,6 @@ def parse_verdict(text: str) -> Verdict | None:
     return verdicts.get(labelled(text, "verdict"))
 
 
-@dataclass(frozen=True)
-class Duel:
-    """Two systems' answers to an item and who won; None: unscored."""
-
-    item_id: str
-    system_a: str
-    system_b: str
-    verdict: Verdict | None
-
-    @property
-    def systems(self) -> tuple[str, str]:
-        return self.system_a, self.system_b
-
-    @property
-    def label(self) -> str | None:
-        """The side that won, or that a tie leans to: A or B."""
-        return self.verdict and self.verdict.removeprefix("Tie(").removesuffix(")")
-
-
-def duel_labels(duels: Iterable[Duel]) -> dict[tuple[str, str, str], str | None]:
-    """(Item, system A, system B) -> label; ties count as in the published agreement."""
-    return {(duel.item_id, *duel.systems): duel.label for duel in duels}
-
-
-class _System(BaseModel):
-    name: str
-
-
-class _DuelRow(BaseModel):
-    data_id: str
-    system_a: _System = Field(alias="model_A")
-    system_b: _System = Field(alias="model_B")
-    winner: Verdict
-
-
-def read_duels(path: Path) -> list[Duel]:
-    """An official file of verdicts, people's or a judge's; of a comparison twice, the last.
-
-    Raises:
-        FoundryError: a missing or damaged file or an unknown verdict, in one line.
-    """
-    rows = files.parse_rows(path, files.read_rows(path), _DuelRow)
-    duels = {(row.data_id, row.system_a.name, row.system_b.name): row.winner for row in rows}
-    return [Duel(*compared, winner) for compared, winner in duels.items()]
-
-
 def _answer_step(folder: Path, item_id: str, part: _Part) -> AnswerStep:
     if not part.image:
         return AnswerStep(part.plain_text)
@@ -326,13 +278,8 @@ def _call(name: str, shown: dict[str, Sequence[AnswerStep]]) -> JudgeCall:
     return JudgeCall(name, "\n".join(lines), tuple(images))
 
 
-def _parse_scores(text: str) -> dict[str, JsonValue] | None:
-    """The score of every criterion; None unless the text has one object with all of them."""
-    found = [scores for value in json_objects(text) if (scores := _scores(value)) is not None]
-    return found[0] if len(found) == 1 else None
-
-
 def _scores(value: object) -> dict[str, JsonValue] | None:
+    """The score of every criterion; None unless they are all there."""
     if not isinstance(value, dict) or value.keys() != set(CRITERIA):
         return None
     entries = {name: value[name] for name in CRITERIA}

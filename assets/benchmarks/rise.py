@@ -107,16 +107,11 @@ class Rise(SingleImageBenchmark):
         self._scorer = scorer
         path = files.find_file(source, ("", "data"), _FILES, "RISEBench")
         self._folder = path.parent
-        rows = files.parse_rows(path, files.read_rows(path), _RiseItem)
+        rows = files.read_rows(path, _RiseItem)
         self._items = files.by_id(path, self.name, rows, lambda item: item.index)
-        pictures = [
-            (i.index, name) for i in rows for name in (i.image, i.reference_picture) if name
-        ]
-        files.check_pictures(
-            path,
-            ((item_id, name, self._folder / name) for item_id, name in pictures),
-            "unpack RISEBench's pictures beside the file",
-        )
+        named = [(i.index, name) for i in rows for name in (i.image, i.reference_picture) if name]
+        pictures = [(item_id, name, self._folder / name) for item_id, name in named]
+        files.check_pictures(path, pictures, "unpack RISEBench's pictures beside the file")
         self.items = [
             Item(item.index, item.group, item.instruction, (self._folder / item.image,))
             for item in rows

@@ -23,6 +23,7 @@ from .benchmark import (
     JudgeCall,
     Metrics,
     Values,
+    pictures,
 )
 
 
@@ -48,8 +49,8 @@ class SingleImageBenchmark(Benchmark):
         return ""
 
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
-        images = [step.image for step in answer if step.image is not None]
-        return self.image_calls(item, images[-1]) if images else []
+        drawn = pictures(answer)
+        return self.image_calls(item, drawn[-1]) if drawn else []
 
     def metrics(self, item: Item, values: Values) -> Metrics:
         return self.image_metrics(item, None if NOTHING_ASKED in values else values)
@@ -59,9 +60,8 @@ class SingleImageBenchmark(Benchmark):
         folder = files.system_folder(root, system)
         for item_id, answer in answers:
             file = folder / self.picture_folder(item_id) / f"{item_id}.png"
-            images = [step.image for step in answer if step.image is not None]
-            if images:
-                atomic_write(file, images[-1].as_png.data)
+            if drawn := pictures(answer):
+                atomic_write(file, drawn[-1].as_png.data)
             else:
                 file.unlink(missing_ok=True)  # that of an earlier answer
         return folder

@@ -28,6 +28,7 @@ from .benchmark import (
     Metrics,
     Values,
     mean,
+    pictures,
 )
 from .judge_text import json_objects, read_prompts
 
@@ -114,17 +115,14 @@ class UEval(Benchmark):
 
     def __init__(self, source: Path) -> None:
         columns = {*_UEvalItem.model_fields, "task_type"}  # without the large reference answers
-        items = [
-            item
-            for path in _files(source)
-            for item in files.parse_rows(path, files.read_rows(path, columns), _UEvalItem)
-        ]
+        paths = _files(source)
+        items = [item for path in paths for item in files.read_rows(path, _UEvalItem, columns)]
         self._items = files.by_id(source, self.name, items, lambda item: item.id)
         self.items = [Item(item.id, item.task, item.prompt) for item in items]
 
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
         """A call for every criterion, those of the text first."""
-        text, images = _text(answer) or "(none)", _images(answer)
+        text, images = _text(answer) or "(none)", pictures(answer)
         question, form = _block("Question", item.text), _PROMPTS["form"]
         is_open = item.group in _OPEN_TASKS
         parts = {
@@ -188,7 +186,7 @@ class UEval(Benchmark):
                 "text_answer": _text(answer),
                 "image_answer": [
                     f"{folder.name}/{files.write_image(folder, f'{item_id}_{number}', image)}"
-                    for number, image in enumerate(_images(answer), 1)
+                    for number, image in enumerate(pictures(answer), 1)
                 ],
             }
             for item_id, answer in answers
@@ -223,10 +221,6 @@ def _files(source: Path) -> list[Path]:
 def _text(answer: Answer) -> str:
     """The texts of an answer, a paragraph each."""
     return "\n\n".join(step.text.strip() for step in answer if step.text.strip())
-
-
-def _images(answer: Answer) -> tuple[EncodedImage, ...]:
-    return tuple(step.image for step in answer if step.image is not None)
 
 
 def _block(title: str, content: str) -> str:

@@ -103,11 +103,7 @@ class Wise(SingleImageBenchmark):
         names = [f"{area}{self._protocol.suffix}.json" for area in _AREAS]
         first = files.find_file(source, self._protocol.folders, names[:1], f"WISE ({version})")
         paths = [first.with_name(name) for name in names]
-        prompts = [
-            each
-            for path in paths
-            for each in files.parse_rows(path, files.read_rows(path), _Prompt)
-        ]
+        prompts = [each for path in paths for each in files.read_rows(path, _Prompt)]
         prompts.sort(key=lambda prompt: prompt.prompt_id)
         self._prompts = files.by_id(
             source, self.name, prompts, lambda prompt: str(prompt.prompt_id)

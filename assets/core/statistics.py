@@ -171,7 +171,7 @@ def kappa_interval(
     return Interval(kappa, low, high, len(pairs))
 
 
-def sampled(cases: Sequence[Case], count: int | None, seed: int = 0) -> list[Case]:
+def sampled(cases: Sequence[Any], count: int | None, seed: int = 0) -> list[Any]:
     """At most `count` of the cases (None: all), drawn by a seed, in their own order."""
     chosen = np.random.default_rng(seed).permutation(len(cases))[:count]
     return [cases[index] for index in sorted(chosen)]

@@ -7,7 +7,6 @@ is there is not made again, and variants that are the same system share its run.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from inference.calls.hashing import stable_hash
@@ -18,8 +17,9 @@ from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, JUDGEMENTS,
 from schemas.trajectories import MODEL_CALLS
 from warehouse import Home
 
-from ..benchmarks.answering import Shard, answer_with
+from ..benchmarks.answering import answer_with
 from ..benchmarks.judging import ASSET
+from ..benchmarks.results import stored_rows
 from ..benchmarks.runs import BenchmarkRun, BenchmarkRuns, origin_of
 from ..core.foundry import FoundryResource
 from ..core.profile import Profile
@@ -59,8 +59,53 @@ def measure_on_benchmark(
     Raises FoundryError where a checkpoint or official files are missing, or a model gave no answer;
     finished calls are journaled.
     """
-    measuring = _Measuring(foundry, BenchmarkRuns.of(foundry), benchmark, progress)
-    return asyncio.run(measuring.all(variants))
+    runs, agents = BenchmarkRuns.of(foundry), AgentFactory(foundry)
+
+    async def measure_all() -> dict[Variant, list[BenchmarkScoreRow]]:
+        """In one event loop, to which models in this process belong."""
+        by_system: dict[str, list[BenchmarkScoreRow]] = {}
+        scores = {}
+        for variant in variants:
+            roles, profile = agents.roles(variant), _profile_of(variant, foundry.settings)
+            loop = profile.loop.model_dump(mode="json")
+            key = stable_hash(roles.names, loop, runs.settings.seed)[:8]
+            if key not in by_system:
+                run = runs.run_of(benchmark, f"{_PREFIX}{variant.name}-{key}")
+                by_system[key] = await _run(runs, run, roles, profile, progress)
+            scores[variant] = by_system[key]
+        return scores
+
+    return asyncio.run(measure_all())
+
+
+def _profile_of(variant: Variant, profile: Profile) -> Profile:
+    """The profile with the loop of a variant."""
+    t_max = variant.with_t_max(profile.evaluation.t_max).t_max
+    loop = profile.loop.model_copy(update={"t_max": t_max, "on_exhausted": "last"})
+    return profile.model_copy(update={"loop": loop})
+
+
+async def _run(
+    runs: BenchmarkRuns, run: BenchmarkRun, roles: Roles, profile: Profile, progress: Progress
+) -> list[BenchmarkScoreRow]:
+    """Make what the lake lacks of a run; its metrics of items."""
+    home, seed = runs.home, runs.settings.seed
+    for shard in run.shards:
+        if home.lake.rows(BENCHMARK_ANSWERS, shard.name) != len(shard.items):
+            answers = await answer_with(home, profile, roles, shard, seed, progress)
+            home.lake.write(BENCHMARK_ANSWERS, answers.rows, shard.name)
+            if answers.quarantine:
+                count = f"{len(answers.quarantine)} items of {shard.name} have no answer"
+                raise FoundryError(f"{count}; run again: {answers.quarantine[0].reason}")
+        name = run.judgements_of(shard)
+        if not home.lake.exists(JUDGEMENTS, name):
+            rows = stored_rows(home, BENCHMARK_ANSWERS, [shard.name])
+            judged = await runs.judge(run, rows, name, progress)
+            home.lake.write(MODEL_CALLS, judged.calls, f"{ASSET}-{name}")
+            home.lake.write(JUDGEMENTS, judged.rows, name)
+    found = runs.evaluate(run)
+    found.write(home)
+    return found.scores
 
 
 def benchmark_summary(
@@ -75,60 +120,3 @@ def benchmark_summary(
                 measured = Observation(row.item_id, row.item_id, variant.training_seed)
                 own.setdefault(row.metric, {})[measured] = row.value
     return Summary(values, settings)
-
-
-@dataclass(frozen=True)
-class _Measuring:
-    """In one event loop, to which models in this process belong."""
-
-    foundry: FoundryResource
-    runs: BenchmarkRuns
-    benchmark: str
-    progress: Progress
-    _scores: dict[str, list[BenchmarkScoreRow]] = field(default_factory=dict)  # by system's hash
-
-    async def all(self, variants: Sequence[Variant]) -> dict[Variant, list[BenchmarkScoreRow]]:
-        agents = AgentFactory(self.foundry)
-        return {variant: await self._measure(variant, agents) for variant in variants}
-
-    async def _measure(self, variant: Variant, agents: AgentFactory) -> list[BenchmarkScoreRow]:
-        settings = self.foundry.settings
-        roles = agents.roles(variant)
-        t_max = variant.with_t_max(settings.evaluation.t_max).t_max
-        loop = settings.loop.model_copy(update={"t_max": t_max, "on_exhausted": "last"})
-        key = stable_hash(roles.names, loop.model_dump(mode="json"), self.runs.settings.seed)[:8]
-        if key not in self._scores:
-            run = self.runs.run_of(self.benchmark, f"{_PREFIX}{variant.name}-{key}")
-            profile = settings.model_copy(update={"loop": loop})
-            self._scores[key] = await self._run(run, roles, profile)
-        return self._scores[key]
-
-    async def _run(
-        self, run: BenchmarkRun, roles: Roles, profile: Profile
-    ) -> list[BenchmarkScoreRow]:
-        for shard in run.shards:
-            await self._answer(shard, roles, profile)
-            await self._judge(run, shard)
-        found = self.runs.evaluate(run)
-        found.write(self.foundry.home)
-        return found.scores
-
-    async def _answer(self, shard: Shard, roles: Roles, profile: Profile) -> None:
-        home, seed = self.foundry.home, self.runs.settings.seed
-        if home.lake.rows(BENCHMARK_ANSWERS, shard.name) == len(shard.items):
-            return
-        answers = await answer_with(home, profile, roles, shard, seed, self.progress)
-        home.lake.write(BENCHMARK_ANSWERS, answers.rows, shard.name)
-        if answers.quarantine:
-            reason = answers.quarantine[0].reason
-            count = f"{len(answers.quarantine)} items of {shard.name} have no answer"
-            raise FoundryError(f"{count}; run again: {reason}")
-
-    async def _judge(self, run: BenchmarkRun, shard: Shard) -> None:
-        lake, name = self.foundry.home.lake, run.judgements_of(shard)
-        if lake.exists(JUDGEMENTS, name):
-            return
-        answers = self.foundry.rows(BENCHMARK_ANSWERS, shard.name)
-        judged = await self.runs.judge(run, answers, name, self.progress)
-        lake.write(MODEL_CALLS, judged.calls, f"{ASSET}-{name}")
-        lake.write(JUDGEMENTS, judged.rows, name)

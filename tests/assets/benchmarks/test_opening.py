@@ -9,17 +9,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from assets.benchmarks.agreement import read_comparisons
 from assets.benchmarks.benchmark import AnswerStep, ItemMetrics
-from assets.benchmarks.opening import (
-    CRITERIA,
-    TASKS_PER_TOPIC,
-    Duel,
-    Opening,
-    duel_labels,
-    parse_verdict,
-    read_answer,
-    read_duels,
-)
+from assets.benchmarks.opening import CRITERIA, TASKS_PER_TOPIC, Opening, parse_verdict, read_answer
 from assets.core.statistics import agreement
 from schemas.errors import FoundryError
 from tests.assets.benchmarks.official_files import opening_record, real_files, write_opening
@@ -215,16 +207,12 @@ def test_verdict_files(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.json"
     rows = [row("1", "x", "y", "A"), row("1", "x", "y", "B"), row("1", "x", "z", "Tie(A)")]
     path.write_text(json.dumps(rows))
-    duels = read_duels(path)
-    assert duels == [Duel("1", "x", "y", "B"), Duel("1", "x", "z", "Tie(A)")]
-    unscored = Duel("2", "x", "y", None)
-    labels = {("1", "x", "y"): "B", ("1", "x", "z"): "A", ("2", "x", "y"): None}
-    assert duel_labels([*duels, unscored]) == labels
+    assert read_comparisons(path) == {("1", "x", "y"): "B", ("1", "x", "z"): "A"}
     path.write_text(json.dumps([row("1", "x", "y", "C")]))
     with pytest.raises(FoundryError, match=r"verdicts.json: item 1: winner: .*; copy the official"):
-        read_duels(path)
+        read_comparisons(path)
     with pytest.raises(FoundryError, match=r"none.json: cannot be read"):
-        read_duels(tmp_path / "none.json")
+        read_comparisons(tmp_path / "none.json")
 
 
 def test_real_items_and_answers(real: Path) -> None:
@@ -263,13 +251,13 @@ def test_real_scores_give_the_official_table(real: Path, folder: Path) -> None:
 
 def test_published_agreement(real: Path) -> None:
     arena = real / "Interleaved_Arena"
-    people = duel_labels(read_duels(arena / "judge_modelAB_results.json"))
+    people = read_comparisons(arena / "judge_modelAB_results.json")
     assert len(people) == 4302
     for judge, share, kappa, count in (
         ("intjudge_rag-judge_modelAB_results.json", 0.824, 0.648, 4301),
         ("gpt-judge_modelAB_results.json", 0.711, 0.412, 4302),
     ):
-        found = agreement(people, duel_labels(read_duels(arena / judge)), resamples=200)
+        found = agreement(people, read_comparisons(arena / judge), resamples=200)
         assert found and found.share and found.kappa
         assert (round(found.share.mean, 3), found.share.count) == (share, count)
         assert round(found.kappa.mean, 3) == kappa
