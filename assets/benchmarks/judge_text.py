@@ -4,11 +4,10 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 import yaml
-
-Read = TypeVar("Read")
+from pydantic import JsonValue
 
 
 def read_prompts(benchmark: str) -> Mapping[str, str]:
@@ -33,7 +32,7 @@ def json_objects(text: str) -> list[object]:
     return found
 
 
-def only_object(text: str, read: Callable[[object], Read | None]) -> Read | None:
+def only_object(text: str, read: Callable[[object], JsonValue]) -> JsonValue:
     """What `read` makes of the JSON objects of a text; None unless it can read exactly one."""
     values = [value for each in json_objects(text) if (value := read(each)) is not None]
     return values[0] if len(values) == 1 else None

@@ -1,16 +1,12 @@
-"""`interleave agreement`: verdict files, a judge behind an API, and runs of a home."""
+"""`interleave agreement` with verdict files, and a judge behind an API; see `test_evaluate.py`."""
 
 import json
 
 import pytest
 from PIL import Image
 
-from assets.benchmarks.opening import CRITERIA
-from assets.benchmarks.results import run_names
-from schemas.trajectories import MODEL_CALLS
 from tests.assets.benchmarks.official_files import opening_record, write_opening
 from tests.helpers.command import interleave
-from warehouse import Home
 
 A_SYSTEM, B_SYSTEM = "First", "Second"
 
@@ -78,27 +74,3 @@ def test_mistakes_are_one_line(capsys, people, tmp_path):
     assert "has no pictures" in done.stderr
     done = interleave(capsys, "agreement", "nothing", people, "--home", tmp_path / "home")
     assert "nothing is neither a file nor a run" in done.stderr
-
-
-def test_a_sample_of_a_run_is_judged_by_another_judge(capsys, judge, profile, tmp_path):
-    source = tmp_path / "official"
-    write_opening(source, [opening_record(number, "Draw a red house.") for number in (1, 2, 3)])
-    options = ("--profile", profile, "--home", tmp_path / "home", "--source", source)
-    first = interleave(capsys, "evaluate", "opening", *options, "--judge", "openai/m")
-    assert first.returncode == 0, first.stderr
-    home = Home(str(tmp_path / "home"))
-    (name,) = run_names(home)
-    asked = sum(judge.asked.values())
-    judge.says = json.dumps({name: {"reason": "weak", "score": 3} for name in CRITERIA})
-    second = ("--judge", "openai/another", "--sample", 2, "--out", tmp_path / "page.html")
-    done = interleave(capsys, "agreement", name, *options, *second)
-    assert done.returncode == 0, done.stderr
-    assert sum(judge.asked.values()) == asked + 2, "a sample of two"
-    assert "agreement: 0.000" in done.stdout and "2 cases; 0.0% unscored" in done.stdout
-    page = (tmp_path / "page.html").read_text()
-    assert "Where the judges differ" in page and "data:image/webp" in page and "weak" in page
-    assert run_names(home) == [name], "no run of its own"
-    calls = home.lake.read(MODEL_CALLS).to_pylist()
-    assert sum(row["model"].startswith("another") for row in calls) == 2, "but paid calls are kept"
-    assert interleave(capsys, "agreement", name, *options, *second).returncode == 0
-    assert sum(judge.asked.values()) == asked + 2, "no finished call is made again"

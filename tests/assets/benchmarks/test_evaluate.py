@@ -9,11 +9,14 @@ import pytest
 import yaml
 from PIL import Image
 
+from assets.benchmarks.opening import CRITERIA
+from assets.benchmarks.results import run_names
 from assets.benchmarks.settings import BenchmarkJudgeSettings
 from assets.core.profile import FOLDER
 from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, BENCHMARK_SCORES, JUDGEMENTS
 from schemas.generations import GENERATIONS
 from schemas.trajectories import MODEL_CALLS
+from tests.assets.benchmarks.conftest import UNREADABLE
 from tests.assets.benchmarks.official_files import (
     comm_document,
     opening_record,
@@ -25,7 +28,6 @@ from tests.helpers.command import INTERLEAVE, interleave
 from warehouse import Home
 
 REQUEST = "Show how to build a snowman, step by step."
-UNREADABLE = "an item that no judge can grade"  # as in conftest.py
 
 
 @pytest.fixture
@@ -72,6 +74,26 @@ def test_answers_are_judged_priced_and_summarized(capsys, judge, profile, source
     again = interleave(capsys, "evaluate", "opening", *options, "--judge", "openai/m", "--force")
     assert again.returncode == 0, again.stderr
     assert sum(judge.asked.values()) == asked, "no finished call is made again"
+    _another_judge_is_asked_about_a_sample(capsys, judge, options, home, tmp_path)
+
+
+def _another_judge_is_asked_about_a_sample(capsys, judge, options, home, tmp_path):
+    """`interleave agreement` with a run."""
+    (name,) = run_names(home)
+    asked = sum(judge.asked.values())
+    judge.says = json.dumps({name: {"reason": "weak", "score": 3} for name in CRITERIA})
+    second = ("--judge", "openai/another", "--sample", 2, "--out", tmp_path / "page.html")
+    done = interleave(capsys, "agreement", name, *options, *second)
+    assert done.returncode == 0, done.stderr
+    assert sum(judge.asked.values()) == asked + 2, "a sample of two"
+    assert "agreement: 0.000" in done.stdout and "1 cases; 50.0% unscored" in done.stdout
+    page = (tmp_path / "page.html").read_text()
+    assert "Where the judges differ" in page and "data:image/webp" in page and "weak" in page
+    assert run_names(home) == [name], "no run of its own"
+    calls = home.lake.read(MODEL_CALLS).to_pylist()
+    assert sum(row["model"].startswith("another") for row in calls) == 2, "but paid calls are kept"
+    assert interleave(capsys, "agreement", name, *options, *second).returncode == 0
+    assert sum(judge.asked.values()) == asked + 2, "no finished call is made again"
 
 
 def _temperatures(judge):
@@ -111,29 +133,24 @@ def test_mistakes_are_one_line(capsys, tmp_path):
         assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_an_estimate_calls_nobody(capsys, judge, profile, source, tmp_path):
-    options = ("--profile", profile, "--home", tmp_path / "home", "--source", source)
-    done = interleave(
-        capsys, "evaluate", "opening", *options, "--judge", "openai/m", "--limit", 2, "--estimate"
-    )
+def test_an_estimate_calls_nobody_and_needs_no_key(capsys, judge, profile, monkeypatch, source):
+    home = ("--home", source.parent / "home", "--source", source)
+    options = ("--profile", profile, *home, "--judge", "openai/m", "--limit", 2)
+    done = interleave(capsys, "evaluate", "opening", *options, "--estimate")
     assert "2 items; at least 2 questions to openai/m" in done.stdout
     assert "about 0.01 USD (assumed)" in done.stdout and not judge.asked
-
-
-def test_an_estimate_needs_no_key(capsys, monkeypatch, source, tmp_path):
     monkeypatch.delenv("GEMINI_API_KEY", raising=False)
-    options = ("--profile", "api", "--home", tmp_path / "home", "--source", source)
-    judged = ("--judge", "gemini/gemini-2.5-pro")
-    done = interleave(capsys, "evaluate", "opening", *options, *judged, "--estimate")
+    options = ("--profile", "api", *home, "--judge", "gemini/gemini-2.5-pro")
+    done = interleave(capsys, "evaluate", "opening", *options, "--estimate")
     assert done.returncode == 0, done.stderr
     assert "planner 3 calls, about 0.08 USD (assumed), generator 27 calls" in done.stdout
-    refused = interleave(capsys, "evaluate", "opening", *options, *judged)
+    refused = interleave(capsys, "evaluate", "opening", *options)
     assert refused.returncode == 1 and "GEMINI_API_KEY is not set" in refused.stderr
 
 
 def test_sketch_benchmarks_need_no_judge_and_no_files(capsys, tmp_path):
     home = Home(str(tmp_path / "home"))
-    done = interleave(capsys, "evaluate", "sketch-edits", "--limit", 5, "--home", home.root)
+    done = interleave(capsys, "evaluate", "sketch-edits", "--limit", 3, "--home", home.root)
     assert done.returncode == 0, done.stderr
     assert "sketch-edits by sketch-" in done.stdout and "judged by exact" in done.stdout
     (run,) = home.lake.partitions(BENCHMARK_RESULTS)
@@ -144,14 +161,14 @@ def test_sketch_benchmarks_need_no_judge_and_no_files(capsys, tmp_path):
     assert {row["unscored"] for row in rows} == {0.0}
     with_inputs = home.lake.read(BENCHMARK_ANSWERS).to_pylist()
     assert all(home.images.get(name) for row in with_inputs for name in row["input_images"])
-    other = ("--seed", 3, "--limit", 5, "--estimate", "--home", home.root)
+    other = ("--seed", 3, "--limit", 3, "--estimate", "--home", home.root)
     named = interleave(capsys, "evaluate", "sketch-edits", *other)
     assert "sketch-edits-seed3.sketch-" in named.stdout, "other items are another benchmark"
 
 
 def test_benchmarks_of_a_profile_are_assets(capsys, tmp_path):
     content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
-    content["benchmarks"] = {"run": {"sketch-interleaved": {"limit": 4}}, "shard_size": 2}
+    content["benchmarks"] = {"run": {"sketch-edits": {"limit": 3}}, "shard_size": 2}
     path, home = tmp_path / "own.yaml", Home(str(tmp_path / "home"))
     path.write_text(yaml.safe_dump(content))
     names = "benchmark_answers,benchmark_judgements,benchmark_results"
@@ -159,8 +176,8 @@ def test_benchmarks_of_a_profile_are_assets(capsys, tmp_path):
     done = interleave(capsys, "run", *options)
     assert done.returncode == 0, done.stderr
     assert len(home.lake.partitions(BENCHMARK_ANSWERS)) == 2
-    assert home.lake.rows(BENCHMARK_ANSWERS) == 4
-    assert {row["items"] for row in home.lake.read(BENCHMARK_RESULTS).to_pylist()} == {4}
+    assert home.lake.rows(BENCHMARK_ANSWERS) == 3
+    assert {row["items"] for row in home.lake.read(BENCHMARK_RESULTS).to_pylist()} == {3}
     assert len(list((home.exports / "benchmarks").glob("*.html"))) == 1
     again = interleave(capsys, "run", *options)
     assert again.returncode == 0 and "Materializing" not in again.stdout, "all is up to date"

@@ -1,13 +1,15 @@
 """Exact judging of right and wrong answers, and items that follow from a seed."""
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from assets.benchmarks.benchmark import Answer, AnswerStep, Item, ItemMetrics
 from assets.benchmarks.sketch import SketchBenchmark
-from assets.benchmarks.sketch_tasks import SHAPES, SKILLS, Requirement
+from assets.benchmarks.sketch_tasks import SHAPES, SKILLS, Requirement, Task, write_task
 from inference.sketch_world.object_catalog import KINDS
 from inference.sketch_world.perception import perceive
 from inference.sketch_world.renderer import render
@@ -61,8 +63,7 @@ def _decisive(skill: str, requirements: Sequence[Requirement]) -> Requirement:
     return max(requirements, key=lambda each: (each.kind is not None, each.count))
 
 
-@pytest.mark.parametrize("difficulty", [1, 4])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "difficulty"), list(product(SHAPES, (1, 4))))
 def test_only_a_right_answer_succeeds(shape: str, difficulty: int, tmp_path: Path) -> None:
     benchmark = SketchBenchmark.open(shape, tmp_path, difficulty=difficulty, items=len(SKILLS))
     assert [item.group for item in benchmark.items] == list(SKILLS)
@@ -78,7 +79,7 @@ def test_only_a_right_answer_succeeds(shape: str, difficulty: int, tmp_path: Pat
 
 
 def test_quality_of_single_steps(tmp_path: Path) -> None:
-    benchmark = SketchBenchmark.open("interleaved", tmp_path, items=40)
+    benchmark = SketchBenchmark.open("interleaved", tmp_path, items=10)
     for item in benchmark.items:
         expected = benchmark.tasks[item.item_id].expected
         right = benchmark.quality_by_step(item, benchmark.judge(item, _answer(expected)))
@@ -106,38 +107,42 @@ def test_another_background_does_not_succeed(tmp_path: Path) -> None:
     assert _success(benchmark, benchmark.items[0], elsewhere) == 0.0
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_items_follow_from_the_seed(shape: str, tmp_path: Path) -> None:
-    first, again, other = (
-        SketchBenchmark.open(shape, tmp_path / str(n), seed, items=10)
-        for n, seed in enumerate((0, 0, 1))
-    )
-    assert first.tasks == again.tasks
-    pairs = zip(first.tasks.values(), other.tasks.values(), strict=True)
-    assert all(one.expected != another.expected for one, another in pairs)
-    for one, same in zip(first.items, again.items, strict=True):
-        files = zip(one.image_files, same.image_files, strict=True)
-        assert all(a.read_bytes() == b.read_bytes() for a, b in files)
-        assert len(one.image_files) == one.text.count("<image>")
+def test_items_follow_from_the_seed(tmp_path: Path) -> None:
+    for shape in SHAPES:
+        first, again, other = (
+            SketchBenchmark.open(shape, tmp_path / shape / str(n), seed, items=5)
+            for n, seed in enumerate((0, 0, 1))
+        )
+        assert first.tasks == again.tasks
+        pairs = zip(first.tasks.values(), other.tasks.values(), strict=True)
+        assert all(one.expected != another.expected for one, another in pairs)
+        for one, same in zip(first.items, again.items, strict=True):
+            files = zip(one.image_files, same.image_files, strict=True)
+            assert all(a.read_bytes() == b.read_bytes() for a, b in files)
+            assert len(one.image_files) == one.text.count("<image>")
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_difficulty_raises_the_number_of_things(shape: str, tmp_path: Path) -> None:
-    def size(difficulty: int) -> int:
-        tasks = SketchBenchmark.open(shape, tmp_path, difficulty=difficulty).tasks.values()
+def _tasks(shape: str, difficulty: int, count: int) -> list[Task]:
+    skills = SKILLS * (count // len(SKILLS))
+    return [write_task(shape, skill, difficulty, Random(n)) for n, skill in enumerate(skills)]
+
+
+def test_difficulty_raises_the_number_of_things() -> None:
+    def size(shape: str, difficulty: int) -> int:
+        tasks = _tasks(shape, difficulty, 40)
         return sum(len(scene.cells) for t in tasks for scene in (*t.given, *t.expected))
 
-    sizes = [size(difficulty) for difficulty in (1, 2, 3, 4)]
-    assert sizes == sorted(set(sizes))
+    for shape in SHAPES:
+        sizes = [size(shape, difficulty) for difficulty in (1, 2, 3, 4)]
+        assert sizes == sorted(set(sizes)), shape
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_requests_are_about_things_and_no_story(shape: str, tmp_path: Path) -> None:
+def test_requests_are_about_things_and_no_story() -> None:
     """Else the sketch planner would tell the story instead."""
-    for difficulty in (1, 4):
-        for item in SketchBenchmark.open(shape, tmp_path, difficulty=difficulty, items=100).items:
-            text = RequestText(item.text)
-            assert choose_story(text) is None and not text.wants_words_only, item.text
+    for shape, difficulty in product(SHAPES, (1, 4)):
+        for task in _tasks(shape, difficulty, 100):
+            text = RequestText(task.text)
+            assert choose_story(text) is None and not text.wants_words_only, task.text
 
 
 def test_given_pictures_are_those_of_the_task(tmp_path: Path) -> None:
@@ -169,7 +174,7 @@ def test_success_by_skill() -> None:
     assert benchmark.metrics(Item("0", "count", ""), {}) == {"success": None, "met": None}
 
 
-@pytest.mark.parametrize("wrong", [{"shape": "songs"}, {"difficulty": 5}, {"items": 0}])
-def test_errors_name_what_there_is(wrong: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(FoundryError):
-        SketchBenchmark.open(**{"shape": "edits", "folder": tmp_path} | wrong)  # type: ignore[arg-type]
+def test_errors_name_what_there_is(tmp_path: Path) -> None:
+    for wrong in ({"shape": "songs"}, {"difficulty": 5}, {"items": 0}):
+        with pytest.raises(FoundryError):
+            SketchBenchmark.open(**{"shape": "edits", "folder": tmp_path} | wrong)  # type: ignore[arg-type]

@@ -14,11 +14,13 @@ from inference.backends.sketch.agents import (
 from inference.roles import Roles
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard
+from inference.sketch_world.settings import SketchSettings
 from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import Home
 
-SKETCH_ROLES = Roles(SketchPlanner(), SketchGenerator(), SketchCritic(), SketchScorer())
+SMALL = SketchSettings(picture_size=96)
+SKETCH_ROLES = Roles(SketchPlanner(), SketchGenerator(SMALL), SketchCritic(), SketchScorer())
 SHARD = "sketchbook-0000"
 
 
