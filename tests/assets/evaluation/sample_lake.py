@@ -24,7 +24,7 @@ SKETCH_ROLES = Roles(SketchPlanner(), SketchGenerator(SMALL), SketchCritic(), Sk
 SHARD = "sketchbook-0000"
 
 
-def write_sample_lake(home: Home, count: int = 12) -> None:
+def write_sample_lake(home: Home, count: int, roles: Roles = SKETCH_ROLES) -> None:
     """Write `count` requests with their trajectories, every third of them of split train."""
     rows = generate_bank(load_pack("sketchbook"), BankSettings(), count)
     splits = ("heldout", "heldout_category", "train")
@@ -32,15 +32,15 @@ def write_sample_lake(home: Home, count: int = 12) -> None:
         row.model_copy(update={"shard": SHARD, "split": splits[number % 3]})
         for number, row in enumerate(rows)
     ]
-    asyncio.run(_run(home, prompts))
+    asyncio.run(_run(home, prompts, roles))
 
 
-async def _run(home: Home, prompts: list) -> None:
+async def _run(home: Home, prompts: list, roles: Roles) -> None:
     loop, limits, lake = LoopSettings(), Limits(), home.lake
-    planned = await plan_shard(prompts, SKETCH_ROLES, home, loop, limits)
-    run = await run_shard(prompts, planned.plans, SKETCH_ROLES, home, SHARD, loop, limits)
+    planned = await plan_shard(prompts, roles, home, loop, limits)
+    run = await run_shard(prompts, planned.plans, roles, home, SHARD, loop, limits)
     scored = await score_shard(
-        run.attempts, run.trajectories, planned.plans, SKETCH_ROLES, home, SHARD, limits
+        run.attempts, run.trajectories, planned.plans, roles, home, SHARD, limits
     )
     tables = {
         PROMPTS: prompts,

@@ -1,6 +1,7 @@
 """The ablation's rows (of overlays, beside an unchanged lake) and its recipes by training seed."""
 
 import textwrap
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -11,9 +12,10 @@ from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
 from assets.evaluation.ablation import checkpoint_recipe, rl_label_data, unfiltered_critic_data
 from inference.agent_prompts.formatting import read_verdict
+from inference.backends.sketch.agents import SketchGenerator
 from schemas.curation import CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.trajectories import ATTEMPTS
-from tests.assets.evaluation.sample_lake import write_sample_lake
+from tests.assets.evaluation.sample_lake import SKETCH_ROLES, write_sample_lake
 from warehouse import Home
 
 PROFILE = """
@@ -34,7 +36,8 @@ PROFILE = """
 def lake_of_60(tmp_path_factory):
     """A lake with its steps."""
     home = Home(tmp_path_factory.mktemp("ablation") / "home")
-    write_sample_lake(home, 60)
+    # Of full size: its teacher contradicts scores.
+    write_sample_lake(home, 60, replace(SKETCH_ROLES, generator=SketchGenerator()))
     return home
 
 

@@ -97,9 +97,9 @@ def test_attempts_without_scores_have_no_accuracy_and_no_final_score():
     assert result.draws.mean == 1
 
 
-def test_the_profiles_critic_repeats_its_verdicts_and_draws_nothing(sample_home: Home):
-    judging = load_profile("sketch"), sample_home, ReplaySettings("profile", scorer=True)
-    report = replay_attempts(*judging)
+def test_the_profiles_critic_repeats_its_verdicts_and_draws_nothing(sample_home: Home, tmp_path):
+    settings = ReplaySettings("profile", scorer=True)
+    report = replay_attempts(load_profile("sketch"), sample_home, settings)
     attempts = sample_home.lake.rows(ATTEMPTS)
     (critic, changes), (scorer, _) = report.changes.items()
     assert changes.agreement.share and changes.agreement.share.mean == 1
@@ -112,10 +112,15 @@ def test_the_profiles_critic_repeats_its_verdicts_and_draws_nothing(sample_home:
     calls = sample_home.lake.read(MODEL_CALLS).to_pylist()
     made = [call for call in calls if call["asset"] == "replay"]
     assert {call["role"] for call in made} == {"critic", "scorer"}
-    before = len(made)
-    replay_attempts(*judging)
+
+    out = tmp_path / "plot.png"
+    arguments = ["replay", "--critic", "profile", "--home", sample_home.root, "--out", str(out)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "draws per step" in result.output and "kappa 1.000" in result.output
+    assert out.read_bytes().startswith(b"\x89PNG")
     calls = sample_home.lake.read(MODEL_CALLS).to_pylist()
-    assert sum(call["asset"] == "replay" for call in calls) == before
+    assert sum(call["asset"] == "replay" for call in calls) == len(made), "none is made again"
 
 
 def test_a_sample_of_trajectories_and_shards(sample_home: Home):
@@ -124,15 +129,6 @@ def test_a_sample_of_trajectories_and_shards(sample_home: Home):
     assert len({each[0].trajectory_id for each in some}) == 3 < len(all_chains)
     shard = all_chains[0][0].shard
     assert {each[0].shard for each in recorded_chains(sample_home, [shard])} == {shard}
-
-
-def test_the_command_prints_and_plots(sample_home: Home, tmp_path):
-    out = tmp_path / "plot.png"
-    arguments = ["replay", "--critic", "profile", "--home", sample_home.root, "--out", str(out)]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    assert "draws per step" in result.output and "kappa 1.000" in result.output
-    assert out.read_bytes().startswith(b"\x89PNG")
 
 
 def test_mistakes_are_one_line(tmp_path):

@@ -51,7 +51,10 @@ def materialize(foundry: FoundryResource) -> dict[str, object]:
     return {name: value.value for name, value in event.metadata.items()}
 
 
-def test_every_held_out_request_gets_a_rubric_once(judged, server):
+def test_every_held_out_request_gets_a_rubric_once_by_which_outcomes_are_graded(judged, server):
+    comparison = compare(judged, [VARIANTS["generator_only"]], NullProgress())
+    assert {row.metric for row in comparison.rows} == {"generator_calls"}, "no rubrics yet"
+
     metadata = materialize(judged)
     requests = heldout_requests(judged.home, "sketchbook", judged.settings.evaluation)
     rubrics = rubrics_from_rows(judged.rows(RUBRICS))
@@ -61,6 +64,18 @@ def test_every_held_out_request_gets_a_rubric_once(judged, server):
     assert {row.role for row in judged.rows(MODEL_CALLS, "rubrics-all")} == {"rubric_writer"}
     assert materialize(judged)["requests"] == len(requests)
     assert sum(server.answered.values()) == len(requests)
+
+    server.unmet = {"a sun"}
+    comparison = compare(judged, [VARIANTS["generator_only"]], NullProgress())
+    values = {
+        metric: {row.value for row in comparison.rows if row.metric == metric}
+        for metric in ("final_success", "criteria_met")
+    }
+    assert values == {"final_success": {0.0}, "criteria_met": {0.5}}
+    judgements = [call for call in comparison.calls.values() if call.role == "judge"]
+    items = {row.item_id for row in comparison.rows if row.metric == "criteria_met"}
+    assert {call.prompt_id for call in judgements} == items, "its calls are in the ledger"
+    assert describe_grader(judged).startswith("judge openai/m-2, by rubrics of")
 
 
 def test_a_profile_without_a_judge_has_an_empty_table(sample_home):
@@ -78,23 +93,3 @@ def test_the_version_of_a_rubric_follows_from_its_criteria():
     assert len(version("a", "b")) == 1
     assert version("a", "b") == version("a", "b")
     assert len(version("a", "b") | version("b", "a") | version("a", "b", images=2)) == 3
-
-
-def test_outcomes_are_graded_by_the_judge_and_its_calls_are_in_the_ledger(judged, server):
-    materialize(judged)
-    server.unmet = {"a sun"}
-    comparison = compare(judged, [VARIANTS["generator_only"]], NullProgress())
-    values = {
-        metric: {row.value for row in comparison.rows if row.metric == metric}
-        for metric in ("final_success", "criteria_met")
-    }
-    assert values == {"final_success": {0.0}, "criteria_met": {0.5}}
-    judgements = [call for call in comparison.calls.values() if call.role == "judge"]
-    items = {row.item_id for row in comparison.rows if row.metric == "criteria_met"}
-    assert {call.prompt_id for call in judgements} == items
-    assert describe_grader(judged).startswith("judge openai/m-2, by rubrics of")
-
-
-def test_without_rubrics_outcomes_are_not_graded(judged):
-    comparison = compare(judged, [VARIANTS["generator_only"]], NullProgress())
-    assert {row.metric for row in comparison.rows} == {"generator_calls"}
