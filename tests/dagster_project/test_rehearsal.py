@@ -23,6 +23,7 @@ from inference.backends.providers import structured
 from inference.backends.providers.structured import CompletionResult, parse_answer
 from inference.servers.instance import home_servers
 from schemas.training import ROLLOUTS
+from schemas.trajectories import ATTEMPTS
 from tests.helpers.command import interleave
 from warehouse import Home
 
@@ -121,8 +122,8 @@ def test_evaluations_while_training_have_prompts(tmp_path, quick_models):
     assert training["critic_sft"]["dev_share"] == 0
 
 
-def test_cluster_is_rewritten_to_what_paper_is(tmp_path, quick_models):
-    """So that the long test below need not run both."""
+def test_gpu_and_cluster_are_rewritten_to_what_paper_is(tmp_path, quick_models):
+    """So that the long test below need not run them: `gpu` has one of the generators of `paper`."""
 
     def rewritten(name):
         values = Rehearsal(load_profile(name), tmp_path / name, "http://127.0.0.1:1", 16).values()
@@ -131,7 +132,10 @@ def test_cluster_is_rewritten_to_what_paper_is(tmp_path, quick_models):
         del values["training"]["launcher"]
         return json.loads(json.dumps(values).replace(str(tmp_path / name), "FOLDER"))
 
-    assert rewritten("cluster") == rewritten("paper")
+    paper, gpu = rewritten("paper"), rewritten("gpu")
+    assert rewritten("cluster") == paper
+    assert gpu["roles"].pop("generator") in paper["roles"].pop("generator")
+    assert gpu == paper
 
 
 def test_what_only_a_gpu_shows_is_named(tmp_path, quick_models):
@@ -192,18 +196,18 @@ def command_of(process):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["gpu", "paper"])
-def test_rehearsals_end_in_an_answered_request(name, tmp_path, capsys, monkeypatch):
+def test_the_papers_rehearsal_ends_in_an_answered_request(tmp_path, capsys, monkeypatch):
     for variable in ("GEMINI_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
-    report = rehearsed(capsys, tmp_path / "r", name)
+    report = rehearsed(capsys, tmp_path / "r", "paper")
     stages = {stage["name"]: stage for stage in report["stages"]}
     assert all(stage["measured"]["peak_bytes"] > 0 for stage in stages.values())
-    profile, home = load_profile(name), Home(str(tmp_path / "r" / "home"))
-    if profile.training:
-        assert "planner_sft_checkpoint@" in stages["service"]["ran"], "by agents that it trained"
-        assert "critic_rl_checkpoint@" in stages["service"]["ran"]
-        rollouts = home.lake.read(ROLLOUTS).to_pylist()
-        assert rollouts and not any(row["error"] for row in rollouts), "every reward was known"
+    home = Home(str(tmp_path / "r" / "home"))
+    drawn_by = home.lake.read(ATTEMPTS, columns=["generator"]).column("generator").to_pylist()
+    assert len(set(drawn_by)) == 2, "the mix has two generators"
+    assert "planner_sft_checkpoint@" in stages["service"]["ran"], "by agents that it trained"
+    assert "critic_rl_checkpoint@" in stages["service"]["ran"]
+    rollouts = home.lake.read(ROLLOUTS).to_pylist()
+    assert rollouts and not any(row["error"] for row in rollouts), "every reward was known"
     served = {server.spec.name for server in home_servers(home)}
-    assert served >= profile.servers.keys()
+    assert served >= load_profile("paper").servers.keys()
