@@ -1,11 +1,18 @@
-"""The application of an images server, and `interleave generator serve`, which runs it."""
+"""The application of an images server, and `interleave generator serve`, which runs it.
+
+`python -m inference.images_server.app MODEL REGISTRY NAME=VALUE...` is a server that another
+process manages. REGISTRY may be empty; names are those of `ImagesServerSettings`.
+"""
 
 import socket
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 from fastapi import FastAPI
+
+from schemas import FoundryError
 
 from ..http.auth import AuthMiddleware, Keys, is_health_path, load_keys
 from ..http.errors import install_error_handlers
@@ -81,3 +88,12 @@ def make_app(
 def _is_public(path: str) -> bool:
     """Linked images have addresses that cannot be guessed."""
     return is_health_path(path) or path.startswith(LINKS)
+
+
+if __name__ == "__main__":
+    name, models, *values = sys.argv[1:]
+    chosen = ImagesServerSettings.model_validate(dict(value.split("=", 1) for value in values))
+    try:
+        serve_images(name, Path(models) if models else None, chosen, print)
+    except FoundryError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from error

@@ -33,6 +33,8 @@ _HEALTH_CHECK_SECONDS = 1.0
 _Read = Callable[[Request], Awaitable[ImageJob]]
 _Handle = Callable[[Request], Awaitable[Response]]
 _ToResponse = Callable[[APIError], Response]
+# Waits for images for so many seconds; TimeoutError: they take longer.
+_Wait = Callable[[Awaitable[list[DrawnImage]], float], Awaitable[list[DrawnImage]]]
 
 _log = logging.getLogger(__name__)
 
@@ -237,34 +239,23 @@ class ImageHandlers:
     async def _draw_admitted(
         self, request: Request, specs: Sequence[GenerationSpec]
     ) -> list[DrawnImage]:
-        start = time.perf_counter()
         with self._queue.admit(count=len(specs)), self._queue.timed():
-            images = await self._generate_all(request, specs)
-        self._metrics.record(images, time.perf_counter() - start)
-        return images
+            return await self._draw(specs, partial(run_while_connected, request))
 
     async def _draw_in_time(self, spec: GenerationSpec) -> DrawnImage:
-        start = time.perf_counter()
-        try:
-            async with asyncio.timeout(self._limits.seconds):
-                image = await self._generate_one(spec)
-        except TimeoutError:
-            raise self._too_late() from None
-        self._metrics.record([image], time.perf_counter() - start)
+        [image] = await self._draw([spec], asyncio.wait_for)
         return image
 
-    async def _generate_all(
-        self, request: Request, specs: Sequence[GenerationSpec]
-    ) -> list[DrawnImage]:
+    async def _draw(self, specs: Sequence[GenerationSpec], wait: _Wait) -> list[DrawnImage]:
+        start = time.perf_counter()
         try:
             work = gather_or_cancel(*map(self._generate_one, specs))
-            return await run_while_connected(request, work, self._limits.seconds)
+            images = await wait(work, self._limits.seconds)
         except TimeoutError:
-            raise self._too_late() from None
-
-    def _too_late(self) -> APIError:
-        message = f"not finished in {self._limits.seconds:g} seconds"
-        return APIError(HTTPStatus.GATEWAY_TIMEOUT, message, "timeout")
+            message = f"not finished in {self._limits.seconds:g} seconds"
+            raise APIError(HTTPStatus.GATEWAY_TIMEOUT, message, "timeout") from None
+        self._metrics.record(images, time.perf_counter() - start)
+        return images
 
     async def _generate_one(self, spec: GenerationSpec) -> DrawnImage:
         try:

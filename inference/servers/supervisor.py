@@ -158,7 +158,7 @@ def server_command(spec: ServerSpec, host: str, devices: Mapping[str, str]) -> S
                 "port": port,
                 "device": "cuda" if settings.gpus else "cpu",
             }
-            words = [sys.executable, "-m", "inference.images_server", spec.model]
+            words = [sys.executable, "-m", "inference.images_server.app", spec.model]
             words.append(str(settings.registry or ""))
             words += [f"{name}={value}" for name, value in options.items()]
             title, health = "the images server", "/ready"

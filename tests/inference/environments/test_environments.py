@@ -108,19 +108,13 @@ def test_an_extra_is_built_with_what_its_environment_has(tiny, tmp_path, monkeyp
         monkeypatch.setattr(installers, "_find_uv", lambda: None)
     lines: list[str] = []
     python = ensure_environment("rl", "cpu", lines.append, "flash")
+    assert answer(python) == "42"
+    assert ("uv is not installed; using pip" in lines) is (installer == "pip")
     assert python.parents[1].name.startswith("rl-cpu-flash-")
     assert any(line.startswith("Adding flash to it") for line in lines)
     assert list(python.parents[1].glob(f"lib/*/site-packages/__pycache__/{SOURCE}.*.pyc"))
     assert environment_of("rl", "cpu", "flash") != environment_of("rl", "cpu")
     assert not environment_of("rl", "cpu").exists()
-
-
-@pytest.mark.slow
-def test_pip_is_used_where_there_is_no_uv(tiny, monkeypatch):
-    monkeypatch.setattr(installers, "_find_uv", lambda: None)
-    lines: list[str] = []
-    assert answer(ensure_environment("rl", "cpu", lines.append)) == "42"
-    assert "uv is not installed; using pip" in lines
 
 
 def test_an_incomplete_environment_is_installed_again_and_other_pins_are_another(tiny):

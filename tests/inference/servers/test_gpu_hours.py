@@ -41,18 +41,13 @@ def test_a_run_over_midnight_has_a_row_a_day(home, monkeypatch):
     assert rows[-1].ended_at == datetime(2026, 11, 22, 1, tzinfo=UTC)
 
 
-def test_what_runs_on_the_cpu_has_no_gpu_hours(home):
+def test_what_runs_on_the_cpu_and_a_lake_that_cannot_be_written(home, tmp_path, caplog):
     with recorded_gpu_hours(spec(home, gpus=[])):
         pass
     assert cost_report(home).total.gpu_hours is None
-
-
-def test_a_lake_that_cannot_be_written_stops_no_server(tmp_path, caplog):
-    unwritable = ServerSpec.model_construct(
-        name="toy", model="toy", root=str(tmp_path), settings=CommandServer.model_validate(HALF)
-    )
-    (tmp_path / "lake").write_text("in the way")
-    with recorded_gpu_hours(unwritable):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "lake").write_text("in the way")
+    with recorded_gpu_hours(spec(home).model_copy(update={"root": str(tmp_path / "other")})):
         pass
     assert "GPU hours of server toy are not recorded" in caplog.text
 

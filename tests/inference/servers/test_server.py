@@ -62,32 +62,20 @@ def test_a_server_answers_inside_its_context_and_ends_with_it(home, port):
     assert have_ended(pids) and not remaining(home, port)
 
 
-def test_a_failed_start_is_one_line_with_its_log(home, port):
+def test_a_failed_start_and_a_crash_are_one_line_with_the_log(home, port):
     with pytest.raises(ServerFailedError) as raised, serve_toy(home, port, "dies"):
         pass
     message = str(raised.value)
     assert "ValueError: these weights do not fit" in message and "\n" not in message
     assert str(folder_of(home, port) / "driver.log") in message
     assert not remaining(home, port)
-
-
-def test_a_failure_of_the_engine_has_its_exception(home, port):
     with pytest.raises(ServerFailedError, match=r"ended with a\.b\.LoadError: too short \(log"):
         serve_toy(home, port, "engine dies").__enter__()
-
-
-def test_a_later_crash_is_noticed(home, port):
     with serve_toy(home, port) as running:
+        assert "ValueError" not in running.log.read_text()  # which starts anew
         psutil.Process(pids_of(home, port)[0]).kill()
         with pytest.raises(ServerFailedError, match=r"was killed, most likely.*--max-length"):
             running.wait()
-
-
-def test_the_log_starts_anew(home, port):
-    with pytest.raises(ServerFailedError), serve_toy(home, port, "dies"):
-        pass
-    with serve_toy(home, port) as running:
-        assert "ValueError" not in running.log.read_text()
 
 
 def test_a_port_in_use_is_one_line(home, port):
@@ -96,15 +84,9 @@ def test_a_port_in_use_is_one_line(home, port):
         taken.listen()
         with pytest.raises(ServerFailedError, match=rf"port {port}.*in use.*--port"):
             serve_toy(home, port).__enter__()
-
-
-def test_a_second_server_does_not_disturb_a_starting_one(home, port):
-    """As long as the first does not listen yet, only their lock is in the way of the second."""
-    folder_of(home, port).mkdir(parents=True)
-    with (
-        exclusive_lock(folder_of(home, port) / "server.lock", AssertionError()),
-        pytest.raises(ServerFailedError, match="in use"),
-    ):
+    # Of a server that does not listen yet, only the lock is in the way.
+    lock = exclusive_lock(folder_of(home, port) / "server.lock", AssertionError())
+    with lock, pytest.raises(ServerFailedError, match="in use"):
         serve_toy(home, port).__enter__()
 
 
@@ -115,20 +97,17 @@ def test_missing_gpus_are_one_line(home, monkeypatch):
         vllm.serve(vllm.ServableAgent("m", "m"), settings, vllm.Address(), home, str).__enter__()
 
 
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
+def test_the_newest_line_has_no_prefix(tmp_path):
+    log = tmp_path / "log"
+    assert newest_line(log) == ""
+    for content, line in (
         ("", ""),
         ("one\ntwo\n", "two"),
         ("(EngineCore pid=3) INFO 11-21 22:15:29 [core.py:1] Warming up\n", "Warming up"),
         ("Loading: 10%\rLoading: 90%\r", "Loading: 90%"),
-    ],
-)
-def test_the_newest_line_has_no_prefix(tmp_path, content, line):
-    log = tmp_path / "log"
-    assert newest_line(log) == ""
-    log.write_text(content)
-    assert newest_line(log) == line
+    ):
+        log.write_text(content)
+        assert newest_line(log) == line
 
 
 SERVE_PROGRAM = """
@@ -155,7 +134,9 @@ def serve_in_process(home, port, mode=""):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM]
+)
 def test_ctrl_c_and_term_stop_it_quietly(home, port, number):
     run = serve_in_process(home, port)
     pids = pids_of(home, port)

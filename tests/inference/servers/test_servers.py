@@ -34,30 +34,21 @@ def user_of(home, **changes):
 
 
 def test_one_server_answers_all_processes_of_a_home(home):
+    async def calls():
+        toy = generator(home.root)
+        images = await asyncio.gather(*(toy.generate(f"pixel {n}", (), n) for n in range(8)))
+        return {image.image.width - 1 for image in images}
+
+    servers = asyncio.run(calls())
     with user_of(home) as user:
-        first = int(user.stdout.readline())
-        assert draw(home.root) == first
-        state = only_server(home).state()
-        assert state.state == "ready" and state.url.startswith("http://127.0.0.1:")
-
-
-def test_the_key_is_in_no_file_but_its_own(home):
-    draw(home.root)
+        assert servers == {int(user.stdout.readline())}
     folder = only_server(home)
-    key_file = folder.path.parent / "key"
+    state, key_file = folder.state(), folder.path.parent / "key"
+    assert state.state == "ready" and state.url.startswith("http://127.0.0.1:")
     key = key_file.read_text()
     assert key_file.stat().st_mode & 0o077 == 0
     files = [path for path in home.local.rglob("*") if path.is_file() and path != key_file]
     assert files and not any(key.encode() in path.read_bytes() for path in files)
-
-
-def test_calls_at_once_start_one_server(home):
-    async def calls():
-        toy = generator(home.root)
-        images = await asyncio.gather(*(toy.generate(f"pixel {n}", (), n) for n in range(8)))
-        return {image.image.width for image in images}
-
-    assert len(asyncio.run(calls())) == 1
 
 
 def test_a_server_that_cannot_start_says_why(home):

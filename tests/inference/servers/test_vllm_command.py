@@ -81,7 +81,7 @@ def test_foreign_models_keep_their_own_defaults():
     assert json.loads(flags["structured-outputs-config"])["disable_any_whitespace"] is True
 
 
-def test_the_context_is_limited():
+def test_the_context_is_limited_and_extra_flags_come_last(tmp_path):
     for context_length, max_length, length in (
         (4096, None, "4096"),
         (262_144, None, "32768"),
@@ -90,14 +90,9 @@ def test_the_context_is_limited():
     ):
         model = ServableAgent("m", "/m", context_length=context_length)
         assert flags_of(model, agent_server(max_length=max_length))["max-model-len"] == length
-
-
-def test_extra_flags_come_last():
     settings = agent_server(flags=["--seed", "7"])
     assert vllm_command(PYTHON, FOREIGN, settings, ADDRESS)[-2:] == ["--seed", "7"]
-
-
-def test_a_local_model_is_not_looked_up_online(tmp_path):
+    # A local model is not looked up online.
     assert vllm_variables(PYTHON, ServableAgent("m", str(tmp_path)))["HF_HUB_OFFLINE"] == "1"
     assert "HF_HUB_OFFLINE" not in vllm_variables(PYTHON, TRAINED)  # /c/a does not exist
 

@@ -35,12 +35,9 @@ def test_speed_and_time_left_follow_from_the_clock(log):
     assert third[0].extra == {"epoch": 0.6}
 
 
-def test_no_points_before_there_is_a_log(log):
-    assert list(SftLogFollower(log, batch=1, done=0).new_points()) == []
-
-
 def test_a_half_written_line_is_read_when_complete(log):
     follower = SftLogFollower(log, batch=1, done=0)
+    assert list(follower.new_points()) == []
     add(log, 1, 2)
     content = log.read_bytes()
     log.write_bytes(content[:-9])
@@ -70,6 +67,8 @@ def test_steps_of_earlier_attempts_have_no_speed(log):
 
 
 def test_steps_after_the_checkpoint_are_removed(log):
+    truncate_log(log, 0)
+    assert not log.exists()
     add(log, 10, 20, 30)
     with log.open("a") as file:
         file.write('{"current_steps": 4')
@@ -77,8 +76,3 @@ def test_steps_after_the_checkpoint_are_removed(log):
     add(log, 30)
     steps = [json.loads(line)["current_steps"] for line in log.read_text().splitlines()]
     assert steps == [10, 20, 30]
-
-
-def test_truncating_a_missing_log_does_nothing(log):
-    truncate_log(log, 0)
-    assert not log.exists()
