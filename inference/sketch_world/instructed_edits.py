@@ -5,7 +5,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, count, groupby
 
-from .instructions import Area, Clause, Instructions, NounPhrase, Relation
+from .instruction_words import Area
+from .instructions import Clause, Instructions, NounPhrase, Relation
 from .object_catalog import KINDS
 from .prompt_writer import join_with_and, phrase_noun, with_article
 from .scene import (

@@ -6,41 +6,18 @@ unsaid. `instructed_edits` carries the clauses out.
 """
 
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 
-from .object_catalog import COLUMNS, ROWS, read_data
-from .request_parser import RequestText, english, lexicon, plurals
+from .instruction_words import AREAS, DIRECTIONS, Area, Token, area_of, is_undrawn, tokenize
+from .request_parser import RequestText, plurals
 from .scene import Direction, Target
 
-Area = frozenset[int]
-"""Cells of the grid, where a request names no exact one."""
-
-_DIRECTIONS: Mapping[str, Direction] = {
-    name: name for name in ("left of", "right of", "above", "below", "next to")
-}
 _VERBS = ("draw", "add", "put", "remove", "paint", "turn", "move", "swap", "replace")
 # After the things that they are about: "a cat comes", "the two change places".
 _LATE_VERBS = {"comes": "add", "goes": "remove", "should be": "turn", "swap": "swap"}
 _BEFORE_NOUN = ("definite", "indefinite", "every", "several", "number", "colour")
 _NOUNS = ("thing", "background", "it", "everything", "thing word")
 
-_AREAS: Mapping[str, Area] = {
-    "left": frozenset((0, 3, 6)),
-    "right": frozenset((2, 5, 8)),
-    **dict.fromkeys(("top", "upper", "sky"), frozenset((0, 1, 2))),
-    **dict.fromkeys(("bottom", "lower", "ground"), frozenset((6, 7, 8))),
-    **dict.fromkeys(("middle", "center", "centre"), frozenset((4,))),
-    "corner": frozenset((0, 2, 6, 8)),
-}
-_PLACE = (
-    r"(?:(?:at|in|on|to|into|towards?) (?:the |a )?(?:very )?(?:sky|ground|corner)"
-    r"|(?:(?:at|in|on|to|into|towards?) )?(?:the )?(?:very )?(?:"
-    rf"(?:{'|'.join(ROWS)}) (?:{'|'.join(COLUMNS)})(?: hand)?(?: corner| side)?"
-    rf"|(?:{'|'.join({**ROWS, **COLUMNS})})(?: hand)?(?: side)?))\b"
-    r"(?! of (?!(?:the|this) (?:picture|image|scene|page)))"
-)
 # Asks for what is the case anyway.
 _KEEP = re.compile(
     r"\b(keep|leav(e|ing)|keeping) (everything|all|the rest|the others)( else)?( that is there)?"
@@ -48,7 +25,6 @@ _KEEP = re.compile(
     r"|\bwithout chang(e|ing) (anything|everything)( else)?\b|\bchange nothing else\b"
 )
 _MAX_COUNT = 100  # more do not fit anyway
-_WORD = re.compile(r"[^\W_][\w'’]*")
 
 
 @dataclass(frozen=True)
@@ -135,20 +111,12 @@ def read_instructions(text: RequestText) -> Instructions:
     return _Reader(_KEEP.sub(" ", text.plain)).read()
 
 
-@dataclass(frozen=True)
-class _Token:
-    sort: str  # of a word list; `word`: unknown; `stop`: the end of a sentence
-    name: str
-    start: int
-    end: int
-
-
 class _Reader:
     """Reads the tokens of one text from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = [*_tokens(text), _Token("stop", ".", len(text), len(text))]
+        self._tokens = tokenize(text)
         self._next = 0
         self._clauses: list[Clause] = []
         self._unknown: list[str] = []
@@ -179,9 +147,9 @@ class _Reader:
         """What follows a word such as "into" is no longer about the word."""
         self._role = "thing"  # of the next noun in its clause
         self._direction: Direction | None = None
-        self._inexpressible: _Token | None = None
+        self._inexpressible: Token | None = None
 
-    def _take(self, token: _Token) -> None:
+    def _take(self, token: Token) -> None:
         match token.sort:
             case "stop":
                 self._end_sentence()
@@ -191,7 +159,7 @@ class _Reader:
             case "not":
                 self._negated, self._joined = True, ""
             case "place":
-                self._place(_area(token.name))
+                self._place(area_of(token.name))
             case "link":
                 self._link(token)
             case "except":
@@ -211,12 +179,12 @@ class _Reader:
                 pass
             case "word":
                 self._add_unknown(token)
-            case sort if sort in _DIRECTIONS:
-                self._relate(_DIRECTIONS[sort])
+            case sort if sort in DIRECTIONS:
+                self._relate(DIRECTIONS[sort])
             case sort:
                 self._verb(sort, token)
 
-    def _verb(self, sort: str, token: _Token) -> None:
+    def _verb(self, sort: str, token: Token) -> None:
         clause = self._clause
         if sort in _LATE_VERBS and self._is_open and clause and clause.things:
             clause.verb, self._is_open = _LATE_VERBS[sort], False
@@ -235,12 +203,12 @@ class _Reader:
         self._end_phrase()
         return self._clause
 
-    def _follows_determiner(self, token: _Token) -> bool:
+    def _follows_determiner(self, token: Token) -> bool:
         """Whether it is a noun: "the place"."""
         before = self._tokens[max(0, self._next - 2)]
         return before.sort in ("definite", "indefinite") and before.end + 1 == token.start
 
-    def _link(self, token: _Token) -> None:
+    def _link(self, token: Token) -> None:
         clause = self._clause
         if clause is None or not clause.things or self._role != "thing":
             return
@@ -249,7 +217,7 @@ class _Reader:
         elif clause.verb == "move":
             self._direction = "next to"
 
-    def _colour_of(self, token: _Token) -> None:
+    def _colour_of(self, token: Token) -> None:
         if self._clause and self._clause.verb == "swap":
             self._add_unknown(token)
         elif self._clause and self._clause.things:
@@ -259,9 +227,9 @@ class _Reader:
         if self._next_noun() is not None:
             self._direction = direction
         elif direction in ("left of", "right of"):  # of the picture
-            self._place(_AREAS[direction.split()[0]])
+            self._place(AREAS[direction.split()[0]])
 
-    def _preposition(self, token: _Token) -> None:
+    def _preposition(self, token: Token) -> None:
         """ "On" a thing is above it; "in" a thing cannot be drawn."""
         noun = self._next_noun()
         has_thing = self._clause is not None and self._clause.things
@@ -271,7 +239,7 @@ class _Reader:
             else:
                 self._direction = "above" if token.name == "on" else "next to"
 
-    def _next_noun(self) -> _Token | None:
+    def _next_noun(self) -> Token | None:
         """The noun of the phrase that begins here."""
         tokens = self._tokens[self._next : self._next + 6]
         following = (token for token in tokens if token.sort not in _BEFORE_NOUN)
@@ -300,7 +268,7 @@ class _Reader:
             if self._tokens[n].sort in ("definite", "indefinite")
         ]
         before = self._tokens[(determiners or [begin])[-1] : self._next]
-        if noun.sort == "word" and before and not _is_undrawn(noun.name):
+        if noun.sort == "word" and before and not is_undrawn(noun.name):
             first = next((t for t in before if t.sort not in ("definite", "indefinite")), noun)
             self._next += 1
             self._add_unknown(replace(noun, start=first.start))
@@ -310,7 +278,7 @@ class _Reader:
         else:
             self._take_rest(before)
 
-    def _take_rest(self, before: list[_Token]) -> None:
+    def _take_rest(self, before: list[Token]) -> None:
         """Words before a noun, without the noun."""
         for token in before:
             if token.sort == "colour":
@@ -321,7 +289,7 @@ class _Reader:
             elif token.sort == "number":
                 self._add_unknown(token)
 
-    def _take_colour(self, token: _Token) -> None:
+    def _take_colour(self, token: Token) -> None:
         clause = self._clause
         if clause is None or not clause.things or self._negated:
             self._add_unknown(token)
@@ -334,7 +302,7 @@ class _Reader:
         else:
             self._add_unknown(token)
 
-    def _take_noun(self, before: list[_Token], noun: _Token) -> None:
+    def _take_noun(self, before: list[Token], noun: Token) -> None:
         after = self._tokens[self._next]
         if after.start == noun.end + 1 and self._is_compound(before, noun, after):
             self._next += 1
@@ -345,14 +313,14 @@ class _Reader:
         elif noun.sort != "it" or before or self._clause or self._last:
             self._use(self._noun_phrase(before, noun))  # else "it" is the picture
 
-    def _is_compound(self, before: list[_Token], noun: _Token, after: _Token) -> bool:
+    def _is_compound(self, before: list[Token], noun: Token, after: Token) -> bool:
         """Whether two nouns name one thing, as in "paper plane"."""
         changes = self._clause is not None and self._clause.verb in ("paint", "turn")
         says_how = changes and any(token.sort == "definite" for token in before)
         is_name = noun.sort in ("thing", "background") and after.sort == "word"
-        return is_name and not says_how and not _is_undrawn(after.name)
+        return is_name and not says_how and not is_undrawn(after.name)
 
-    def _take_background(self, before: list[_Token], noun: _Token) -> None:
+    def _take_background(self, before: list[Token], noun: Token) -> None:
         clause = self._clause or self._begin_clause("draw")
         self._is_open = self._is_open or not clause.things
         modifiers = [token for token in before if token.sort in ("colour", "number", "several")]
@@ -363,7 +331,7 @@ class _Reader:
             clause.background = noun.name
         self._end_phrase()
 
-    def _noun_phrase(self, before: list[_Token], noun: _Token) -> NounPhrase:
+    def _noun_phrase(self, before: list[Token], noun: Token) -> NounPhrase:
         by_sort = {token.sort: token for token in before}
         written = self._text[noun.start : noun.end]
         is_plural = written in plurals() or written in ("them", "ones", "things", "objects")
@@ -431,10 +399,10 @@ class _Reader:
             case _:
                 clause.things.append(phrase)
 
-    def _add_unknown(self, token: _Token) -> None:
+    def _add_unknown(self, token: Token) -> None:
         """Note a word that nothing is known of; with the words right before it, it is one name."""
         words = self._text[token.start : token.end]
-        if _is_undrawn(words) or token.sort in _LATE_VERBS:
+        if is_undrawn(words) or token.sort in _LATE_VERBS:
             self._undrawn.append(words)
         elif 0 <= self._unknown_end == token.start - 1 and self._unknown:
             self._unknown[-1] += f" {words}"
@@ -442,61 +410,3 @@ class _Reader:
         else:
             self._unknown.append(words)
             self._unknown_end = token.end
-
-
-def _is_undrawn(word: str) -> bool:
-    is_form = len(word) > 4 and word.endswith(("ing", "ed")) and " " not in word
-    return word in english().undrawn or is_form
-
-
-def _area(words: str) -> Area:
-    """The cells that `at the upper left corner`, `in the middle` or `at the top` names."""
-    names = [name for name in re.findall(r"[a-z]+", words) if name in _AREAS]
-    row, *column = names
-    if column and row in ROWS and column[0] in COLUMNS:
-        return frozenset((3 * ROWS[row] + COLUMNS[column[0]],))
-    return _AREAS[row]
-
-
-def _tokens(text: str) -> list[_Token]:
-    """The words that mean something."""
-    tokens = []
-    for match in _pattern().finditer(text):
-        written = match[0]
-        if match.lastgroup == "place":
-            sort, name = "place", written
-        elif match.lastgroup == "number":
-            sort, name = "number", written
-        elif match.lastgroup == "stop":
-            sort, name = ("join" if written in ",:;" else "stop"), written
-        else:
-            sort, name = _sorts().get(written.removesuffix("'s"), ("word", written))
-        if sort != "word" or written.removesuffix("'s") not in english().meaningless:
-            tokens.append(_Token(sort, name, *match.span()))
-    return tokens
-
-
-@cache
-def _sorts() -> Mapping[str, tuple[str, str]]:
-    """Every word and phrase -> its sort and its name."""
-    own = {
-        str(phrase): (sort, str(phrase))
-        for sort, phrases in read_data("instructions").items()
-        for phrase in phrases
-    }
-    return own | {written: entry for written, entry in lexicon().items() if written not in own}
-
-
-@cache
-def _pattern() -> re.Pattern[str]:
-    relations = [written for written, (sort, _) in _sorts().items() if sort in _DIRECTIONS]
-    phrases = [written for written in _sorts() if not _WORD.fullmatch(written)]
-    return re.compile(
-        rf"\b(?:{_any_of(relations)})\b|(?P<place>\b{_PLACE})|\b(?:{_any_of(phrases)})\b"
-        rf"|(?P<number>\b\d+\b)|{_WORD.pattern}|(?P<stop>[.!?,:;\n])"
-    )
-
-
-def _any_of(phrases: Iterable[str]) -> str:
-    """A pattern of all, the longest first."""
-    return "|".join(map(re.escape, sorted(phrases, key=len, reverse=True)))

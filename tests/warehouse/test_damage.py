@@ -7,6 +7,7 @@ import pytest
 
 from schemas import SchemaMismatchError, StorageError
 from schemas.trajectories import ATTEMPTS
+from warehouse.sql import query
 
 FLIPS = 300
 
@@ -35,12 +36,17 @@ def test_no_flipped_bit_gives_other_rows(home, attempts):
     assert noticed > FLIPS / 3, "the others are in parts of the footer that nobody reads"
 
 
-def test_a_file_that_was_cut_off_is_an_error(home, attempts):
-    home.lake.write(ATTEMPTS, attempts(40), "sketchbook-0000")
-    [file] = Path(home.root, "lake", "attempts", "sketchbook-0000").glob("*.parquet")
-    content = file.read_bytes()
+def test_a_file_that_was_cut_off_is_an_error_and_can_be_replaced(home, attempts):
+    written = home.lake.write(ATTEMPTS, attempts(40), "sketchbook-0000")
+    home.lake.write(ATTEMPTS, attempts(8), "sketchbook-0001")
+    content = Path(written.url).read_bytes()
     for kept in (0, 3, 100, len(content) // 2, len(content) - 1):
-        file.write_bytes(content[:kept])
+        Path(written.url).write_bytes(content[:kept])
         assert home.lake.content_hash(ATTEMPTS, "sketchbook-0000") is None
-        with pytest.raises(StorageError, match=r"is damaged .*materialize attempts again"):
-            home.lake.read(ATTEMPTS)
+        for read in (home.lake.read, lambda _: query("SELECT count(*) FROM attempts", home)):
+            with pytest.raises(StorageError, match=r"0000/part-0\.parquet is damaged") as error:
+                read(ATTEMPTS)
+            assert "materialize attempts again" in str(error.value)
+            assert "\n" not in str(error.value)
+    assert home.lake.write(ATTEMPTS, attempts(40), "sketchbook-0000").changed
+    assert home.lake.rows(ATTEMPTS) == 48

@@ -50,32 +50,14 @@ def test_rows_are_visible_as_soon_as_they_are_written(any_home, attempts):
         assert connection.sql(COUNT).fetchall() == [(5,)]
 
 
-def test_query_returns_a_data_frame(any_home, attempts):
+def test_query_returns_a_data_frame(any_home, attempts, monkeypatch):
+    """Of the home of the environment, if none is given."""
     any_home.lake.write(ATTEMPTS, attempts(8), "sketchbook-0000")
-    frame = query(
-        "SELECT accepted, count(*) AS n, sum(seed) AS s FROM attempts GROUP BY ALL", any_home
-    )
-    assert frame.set_index("accepted").loc[True].to_dict() == {"n": 2, "s": 10}
+    sql = "SELECT accepted, count(*) AS n, sum(seed) AS s FROM attempts GROUP BY ALL"
+    monkeypatch.setenv("INTERLEAVE_HOME", any_home.root)
+    for frame in (query(sql, any_home), query(sql)):
+        assert frame.set_index("accepted").loc[True].to_dict() == {"n": 2, "s": 10}
     assert interleave_foundry.query is query
-
-
-def test_query_reads_the_home_of_the_environment(home, monkeypatch):
-    monkeypatch.setenv("INTERLEAVE_HOME", home.root)
-    home.lake.write_schema_file(ATTEMPTS)
-    assert query(COUNT)["n"].tolist() == [0]
-
-
-def test_any_client_opens_the_warehouse_from_anywhere(home, attempts, tmp_path):
-    refresh_views(home)
-    home.lake.write(ATTEMPTS, attempts(8), "sketchbook-0000")
-    code = (
-        f"import duckdb; c = duckdb.connect({str(home.warehouse)!r}); "
-        f"print(c.sql({COUNT!r}).fetchall(), c.sql('FROM prompts').fetchall())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[(8,)] []\n"
 
 
 def test_the_warehouse_documents_tables_and_columns(home):
@@ -90,19 +72,21 @@ def test_the_warehouse_documents_tables_and_columns(home):
         assert column.fetchall() == [("sha256 of the generated image",)]
 
 
-def test_an_open_warehouse_blocks_no_refresh(home, attempts):
+def test_any_client_opens_the_warehouse_from_anywhere_and_blocks_no_refresh(
+    home, attempts, tmp_path
+):
     refresh_views(home)
     refresh_views(home)
     assert sorted(path.name for path in home.local.iterdir()) == ["lake", "warehouse.duckdb"]
     home.lake.write(ATTEMPTS, attempts(8), "sketchbook-0000")
     code = (
-        f"import duckdb; c = duckdb.connect({str(home.warehouse)!r}); print('open', flush=True); "
+        f"import duckdb; c = duckdb.connect({str(home.warehouse)!r}); "
+        f"print(c.sql({COUNT!r}).fetchall(), c.sql('FROM prompts').fetchall(), flush=True); "
         "input()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout and holder.stdout.readline() == "open\n"
+    call, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    with subprocess.Popen(call, cwd=tmp_path, stdin=pipe, stdout=pipe, text=True) as holder:
+        assert holder.stdout and holder.stdout.readline() == "[(8,)] []\n"
         assert query(COUNT, home)["n"].tolist() == [8]
         refresh_views(home)
         with duckdb.connect(home.warehouse, read_only=True) as client:
@@ -110,23 +94,16 @@ def test_an_open_warehouse_blocks_no_refresh(home, attempts):
         holder.communicate("\n")
 
 
-def test_a_moved_home_works_and_refreshes(home, attempts, tmp_path):
+def test_a_home_that_was_moved_to_a_name_with_quotes_and_blanks(home, attempts, tmp_path):
     home.lake.write(ATTEMPTS, attempts(8), "sketchbook-0000")
     refresh_views(home)
-    shutil.move(home.local, tmp_path / "moved")
-    moved = Home(tmp_path / "moved")
+    shutil.move(home.local, tmp_path / "Ana's home [1]")
+    moved = Home(tmp_path / "Ana's home [1]")
     assert query(COUNT, moved)["n"].tolist() == [8]
     refresh_views(moved)
     with duckdb.connect(moved.warehouse, read_only=True) as client:
         assert client.sql(COUNT).fetchall() == [(8,)]
-
-
-def test_a_home_with_quotes_and_blanks_in_its_name(tmp_path, attempts):
-    home = Home(tmp_path / "Ana's home [1]")
-    home.lake.write(ATTEMPTS, attempts(8), "sketchbook-0000")
-    refresh_views(home)
-    assert query(COUNT, home)["n"].tolist() == [8]
-    assert home.lake.rows(ATTEMPTS) == 8
+    assert moved.lake.rows(ATTEMPTS) == 8
 
 
 def test_a_read_only_connection_cannot_change_the_views(home, attempts):

@@ -35,22 +35,15 @@ def prompts(bank):
     return bank.prompts
 
 
-def test_exactly_forty_thousand_distinct_prompts(prompts):
-    assert len(prompts) == 40_000
+def test_forty_thousand_distinct_prompts_balanced_over_subcategories(prompts, pack):
+    """Ids are pack and hash of the text, with those of the pictures that come with it."""
     texts = {(p.text.lower(), *(p.input_image_texts or ())) for p in prompts}
-    assert len(texts) == 40_000
-    assert len({prompt.prompt_id for prompt in prompts}) == 40_000
+    assert len(texts) == len({prompt.prompt_id for prompt in prompts}) == 40_000
     assert PROMPTS.to_arrow(prompts).num_rows == 40_000
-
-
-def test_ids_are_pack_and_hash_of_the_text(prompts):
     with_images = next(prompt for prompt in prompts if prompt.input_image_texts)
     for prompt in (prompts[0], with_images):
         content = "\n".join([prompt.text, *(prompt.input_image_texts or ())])
         assert prompt.prompt_id == f"interleave-{sha256(content.encode()).hexdigest()[:12]}"
-
-
-def test_balanced_over_all_subcategories(prompts, pack):
     counts = Counter(prompt.subcategory for prompt in prompts)
     assert set(counts) == set(pack.subcategories)
     assert max(counts.values()) - min(counts.values()) <= 1
@@ -125,17 +118,11 @@ def test_near_duplicates_are_left_out_and_counted(bank):
     assert bank.near_duplicates > 0
 
 
-def test_the_same_settings_give_the_same_bank_and_another_seed_another(pack):
-    first = generate_bank(pack, SETTINGS, 300)
-    assert generate_bank(pack, SETTINGS, 300) == first
+def test_the_same_settings_give_the_same_bank_however_large_and_another_seed_another(pack, prompts):
+    for count in (250, 800):
+        assert generate_bank(pack, SETTINGS, count) == prompts[:count]
     other = generate_bank(pack, BankSettings(seed=1), 300)
-    assert len({p.text for p in first} & {p.text for p in other}) < 30
-
-
-def test_growing_does_not_change_existing_prompts(pack, prompts):
-    assert generate_bank(pack, SETTINGS, 700) == prompts[:700]
-    assert generate_bank(pack, SETTINGS, 800)[:700] == prompts[:700]
-    assert generate_bank(pack, SETTINGS, 250) == prompts[:250]
+    assert len({p.text for p in prompts[:300]} & {p.text for p in other}) < 30
 
 
 def test_composite_pictures_are_a_marked_few(prompts, pack):
@@ -191,18 +178,13 @@ def test_prompts_with_input_images_take_the_place_of_others(pack, prompts):
 
 
 def test_a_template_for_composite_pictures_takes_a_share_of_its_turns(tmp_path):
-    banks = (
-        "sky: {entity: [" + ", ".join(f"star {chr(97 + n)}{chr(98 + n)}" for n in range(20)) + "]}"
-    )
-    files = SMALL | {
-        "banks/sky.yaml": banks,
-        "templates.yaml": "templates:\n  show: Show {entity:a}\n"
+    stars = [f"star {chr(97 + n)}{chr(98 + n)}" for n in range(20)]
+    small = small_pack(
+        tmp_path,
+        f"sky: {{entity: [{', '.join(stars)}]}}",
+        "templates:\n  show: Show {entity:a}\n"
         "  poster: {text: 'Paint a poster of {entity:a}', composite: true}\n",
-    }
-    (tmp_path / "banks").mkdir()
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    small = load_pack(tmp_path)
+    )
 
     def posters(count, **settings):
         rows = generate_bank(small, BankSettings(heldout_share=0, **settings), count)
@@ -213,13 +195,10 @@ def test_a_template_for_composite_pictures_takes_a_share_of_its_turns(tmp_path):
     assert posters(25, composite_turns=0) == 5  # the other template has no more fills
 
 
-def test_tables_of_the_pack_have_unique_keys(pack):
+def test_tables_of_the_pack_have_unique_keys_and_all_terms(pack, prompts):
     for table, rows in pack_tables(pack).items():
         keys = [tuple(getattr(row, column) for column in table.key) for row in rows]
         assert len(set(keys)) == len(keys) == table.to_arrow(rows).num_rows
-
-
-def test_terms_are_those_of_the_vocabulary(prompts, pack):
     terms = {row.term for row in pack_tables(pack)[VOCABULARY]}
     assert {term for prompt in prompts for term in prompt.terms} <= terms
 
@@ -235,19 +214,23 @@ def test_metadata_of_the_bank(bank):
     assert {line.removeprefix("- ") for line in sample} <= {p.text for p in bank.prompts}
 
 
-SMALL = {
-    "taxonomy.yaml": "title: Small\ncategories: {c: {title: C, subcategories: "
-    "{sky: {title: Sky, description: Up., banks: [sky]}}}}\n",
-    "banks/sky.yaml": "sky: {entity: [cloud, star, moon]}\n",
-    "templates.yaml": "templates:\n  show: Show {entity:a}\n  how: How do I show {entity:a}?\n",
-}
+SKY = "sky: {entity: [cloud, star, moon]}\n"
+
+
+def small_pack(folder, bank, templates):
+    (folder / "banks").mkdir()
+    (folder / "banks/sky.yaml").write_text(bank)
+    (folder / "templates.yaml").write_text(templates)
+    (folder / "taxonomy.yaml").write_text(
+        "title: Small\ncategories: {c: {title: C, subcategories: "
+        "{sky: {title: Sky, description: Up., banks: [sky]}}}}\n"
+    )
+    return load_pack(folder)
 
 
 def test_shortage_error_names_count_and_banks_to_extend(tmp_path):
-    (tmp_path / "banks").mkdir()
-    for name, text in SMALL.items():
-        (tmp_path / name).write_text(text)
-    small = load_pack(tmp_path)
+    templates = "templates:\n  show: Show {entity:a}\n  how: How do I show {entity:a}?\n"
+    small = small_pack(tmp_path, SKY, templates)
     assert len(generate_bank(small, SETTINGS, 3)) == 3
     with pytest.raises(FoundryError) as caught:
         generate_bank(small, SETTINGS, 4)
@@ -256,14 +239,10 @@ def test_shortage_error_names_count_and_banks_to_extend(tmp_path):
 
 
 def test_numbered_slots_hold_different_terms(tmp_path):
-    (tmp_path / "banks").mkdir()
-    for name, text in SMALL.items():
-        (tmp_path / name).write_text(text)
     pair = 'templates:\n  pair: "{entity:a} and {entity#2:a}, {entity} first"\n'
-    (tmp_path / "templates.yaml").write_text(pair)
-    texts = [p.text for p in generate_bank(load_pack(tmp_path), SETTINGS, 3)]
-    for text in texts:
-        one, other, first = re.fullmatch(r"An? (\w+) and an? (\w+), (\w+) first", text).groups()
+    for prompt in generate_bank(small_pack(tmp_path, SKY, pair), SETTINGS, 3):
+        match = re.fullmatch(r"An? (\w+) and an? (\w+), (\w+) first", prompt.text)
+        one, other, first = match.groups()
         assert one != other
         assert one == first
 
@@ -288,13 +267,9 @@ def test_texts_are_clean(prompts):
     for prompt in prompts:
         text = prompt.text
         assert not re.search(r"[{}]|\s\s|\s[.,?!]|[.,?!]{2}|\b(a|an|the) (a|an|the)\b", text), text
+        assert not re.search(r"\b(\w+) \1\b", text, re.IGNORECASE), text
         assert text[0].isupper() or not text[0].isalpha(), text
         assert text == text.strip()
-
-
-def test_no_word_twice_in_a_row(prompts):
-    for prompt in prompts:
-        assert not re.search(r"\b(\w+) \1\b", prompt.text, re.IGNORECASE), prompt.text
 
 
 def test_every_verb_phrase_of_the_pack_has_a_gerund(pack):
@@ -304,9 +279,9 @@ def test_every_verb_phrase_of_the_pack_has_a_gerund(pack):
             assert first.endswith("ing"), row.term
 
 
-@pytest.mark.parametrize(
-    ("phrase", "form", "expected"),
-    [
+def test_forms():
+    """Fixed terms take no article and no plural."""
+    for phrase, form, expected in (
         ("open a jar", "gerund", "opening a jar"),
         ("visit a farm", "gerund", "visiting a farm"),
         ("set the table", "gerund", "setting the table"),
@@ -321,28 +296,20 @@ def test_every_verb_phrase_of_the_pack_has_a_gerund(pack):
         ("loaf of bread", "plural", "loaves of bread"),
         ("knife", "plural", "knives"),
         ("violin", "the", "the violin"),
-    ],
-)
-def test_forms(phrase, form, expected):
-    assert apply_form(phrase, form) == expected
-
-
-def test_fixed_terms_take_no_article_and_no_plural():
+    ):
+        assert apply_form(phrase, form) == expected
     assert {apply_form("moss", form, fixed=True) for form in ("a", "the", "plural")} == {"moss"}
 
 
-@pytest.mark.parametrize(
-    ("text", "suffix", "expected"),
-    [
+def test_suffixes_join_the_sentence():
+    for text, suffix, expected in (
         ("How to swim", "both ways", "How to swim both ways"),
         ("How to swim?", "both ways", "How to swim both ways?"),
         ("How to swim?", "Add captions.", "How to swim? Add captions."),
         ("Show a cat", "Add captions.", "Show a cat. Add captions."),
         ("Show a cat", "", "Show a cat"),
-    ],
-)
-def test_suffixes_join_the_sentence(text, suffix, expected):
-    assert append_suffix(text, suffix) == expected
+    ):
+        assert append_suffix(text, suffix) == expected
 
 
 def test_near_duplicate_index_equals_pairwise_comparison():
