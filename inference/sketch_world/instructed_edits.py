@@ -66,7 +66,7 @@ class InstructedEdits:
         self.unplaced = 0
         for clause in instructions.clauses:
             self._carry_out(clause)
-        if before is None and (self.steps or named_background(instructions)):
+        if before is None and (self.steps or instructions.background):
             self._open(background)
 
     def _open(self, background: str) -> None:
@@ -359,8 +359,7 @@ def plan_edits(
     instructions: Instructions, before: Scene | None, keyed_random: KeyedRandom
 ) -> InstructedEdits:
     """Carry instructions out as a planner: places that are left open are chosen by the text."""
-    background = named_background(instructions)
-    background = background or keyed_random.pick(_BACKGROUNDS, "background")
+    background = instructions.background or keyed_random.pick(_BACKGROUNDS, "background")
     for attempt in range(_ATTEMPTS):
         choose = _choose_place(keyed_random, attempt)
         done = InstructedEdits(instructions, before, background, choose)
@@ -374,7 +373,7 @@ def are_followed(instructions: Instructions, before: Scene | None, final: Scene)
 
     A new picture may have things that they do not mention; an edited one changes nothing else.
     """
-    background = named_background(instructions) or final.background
+    background = instructions.background or final.background
     if before is None:
         nouns = chain(instructions.things, *(clause.results for clause in instructions.clauses))
         anchors = (thing.relation[1] for thing in instructions.things if thing.relation)
@@ -386,12 +385,6 @@ def are_followed(instructions: Instructions, before: Scene | None, final: Scene)
     # Where things of a new picture stood before they changed places cannot be seen.
     any_place = before is None and any(c.verb in ("swap", "move") for c in instructions.clauses)
     return done.scene.key(any_place) == final.key(any_place) and not done.unplaced
-
-
-def named_background(instructions: Instructions) -> str | None:
-    """The background of a new picture."""
-    first = (clause.background for clause in instructions.clauses if clause.background)
-    return next(first, None)
 
 
 def _choose_place(keyed_random: KeyedRandom, attempt: int) -> Choose:

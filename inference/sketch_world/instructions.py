@@ -102,6 +102,11 @@ class Instructions:
         return (*self.unknown, *self.undrawn)
 
     @property
+    def background(self) -> str | None:
+        """Of a new picture."""
+        return next((clause.background for clause in self.clauses if clause.background), None)
+
+    @property
     def things(self) -> list[NounPhrase]:
         return [thing for clause in self.clauses for thing in clause.things]
 
