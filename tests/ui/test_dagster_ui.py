@@ -1,7 +1,5 @@
 """The Dagster UI as a person uses it: look at the lineage, materialize, read the metadata."""
 
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -9,7 +7,6 @@ from tests.helpers.browser import (
     CHROMIUM,
     TIMEOUT_SECONDS,
     chromium,
-    dagster_ui,
     lineage_path,
     materialized_partitions,
     node_in_lineage,
@@ -54,14 +51,13 @@ def metadata_row(page: Page, key: str):
     return page.get_by_role("row").filter(has=page.get_by_text(key, exact=True))
 
 
-def test_the_lineage_shows_every_asset(tmp_path, page):
+def test_the_lineage_shows_every_asset(ui, page):
     from assets.core.node import NODES
     from dagster_project import definitions  # noqa: F401, declares the nodes
 
-    with dagster_ui(tmp_path / "home", Path("sketch")) as url:
-        page.goto(url + lineage_path(sorted({node.group for node in NODES.values()})))
-        for name in NODES:
-            expect(node_in_lineage(page, name)).to_be_visible()
+    page.goto(ui + lineage_path(sorted({node.group for node in NODES.values()})))
+    for name in NODES:
+        expect(node_in_lineage(page, name)).to_be_visible()
 
 
 def test_clicking_materialize_makes_the_prompts_and_shows_what_they_are(ui, page):
