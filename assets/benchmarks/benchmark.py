@@ -5,7 +5,7 @@ and how the answers are read, official metrics, and answers as the official scor
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class AnswerStep:
 Answer = tuple[AnswerStep, ...]
 
 
-def pictures(answer: Answer) -> tuple[EncodedImage, ...]:
+def pictures(answer: Iterable[AnswerStep]) -> tuple[EncodedImage, ...]:
     return tuple(step.image for step in answer if step.image is not None)
 
 
@@ -67,6 +67,24 @@ class JudgeCall:
     name: str
     text: str
     images: tuple[EncodedImage, ...] = ()
+
+
+def numbered_call(
+    name: str, lines: Iterable[AnswerStep], fit: Callable[[EncodedImage], EncodedImage]
+) -> JudgeCall:
+    """A question with a line for every text, which ends with the number of its picture.
+
+    Args:
+        fit: a picture as the protocol shows it to a judge.
+    """
+    texts, images = list[str](), list[EncodedImage]()
+    for line in lines:
+        text = line.text
+        if line.image is not None:
+            images.append(fit(line.image))
+            text = f"{text} [image {len(images)}]".lstrip()
+        texts.append(text)
+    return JudgeCall(name, "\n".join(texts), tuple(images))
 
 
 @dataclass(frozen=True)

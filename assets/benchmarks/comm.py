@@ -7,20 +7,17 @@ with these. What is shown, the criteria and the scale are the benchmark's; the w
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue
 
-from inference.agent_prompts.templates import IMAGE, escape_tags
-from schemas.errors import FoundryError
+from inference.agent_prompts.templates import IMAGE
 from warehouse import EncodedImage
 from warehouse.atomic import atomic_write
 
-from ..curation.comm import read_documents
 from . import files
 from .benchmark import (
     Answer,
@@ -32,14 +29,15 @@ from .benchmark import (
     Metrics,
     Values,
     mean,
+    numbered_call,
+    pictures,
 )
-from .judge_text import only_object, read_prompts
-
-Task = Literal[1, 2, 3, 4]
+from .comm_items import MAX_IMAGES, PROMPTS, CommItem, Task, load_items
+from .judge_text import only_object
 
 TEXTS, DOCUMENT, DESCRIPTIONS, FIDELITY = "texts", "document", "descriptions", "fidelity"
 IRS = "irs"
-_MAX_IMAGES, _MAX_EDGE, _MAX_SCORE = 10, 512, 10  # images that a judge is shown, and their size
+_MAX_EDGE, _MAX_SCORE = 512, 10  # of images that a judge is shown; of its scale
 _COHERENCE = ("style", "entity", "trend", "consistency")
 # Task -> the scores of its first call.
 SCORES: Mapping[Task, tuple[str, ...]] = {
@@ -49,47 +47,11 @@ SCORES: Mapping[Task, tuple[str, ...]] = {
     4: (*_COHERENCE, "completeness", "image_quality"),
 }
 
-_PROMPTS = read_prompts("comm")
 _MARKER = "<IMAGE>"  # in answers as CoMM's scorer reads them
 _RESULTS = "results.json"
 _STEP = re.compile(r"\((\d+)\)\s")
 
-_Shown = list[str | EncodedImage]  # to a judge, a line each
-
-
-class _Content(BaseModel):
-    """A text, or an image: a file below the image folder, or known only by its URL."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    type: Literal["text", "image"]
-    content: str | None = None
-    url: str | None = None
-    image_path: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The words of a text in one line; empty for an image."""
-        return " ".join((self.content or "").split()) if self.type == "text" else ""
-
-
-_Steps = Sequence[Sequence[_Content]]
-
-
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
-
-    data_id: str = Field(pattern=r"^[^/\\]+$")
-    dataset_type: str | None = None
-    title: str | None = None
-    summary_info: list[_Content] = []
-    step_info: tuple[tuple[_Content, ...], ...] = Field(min_length=1)
-
-    @property
-    def topic(self) -> str:
-        summary = next((content.text for content in self.summary_info if content.text), "")
-        title = " ".join((self.title or "").split()) or summary or self.data_id
-        return escape_tags(title)
+_Shown = list[AnswerStep]  # to a judge: a text or an image each
 
 
 class _Results(BaseModel):
@@ -99,84 +61,6 @@ class _Results(BaseModel):
 
     model_output: str
     prediction_image_list: list[str] = []
-
-
-@dataclass(frozen=True)
-class _CommItem:
-    """A document, and what of it a system is given in a task.
-
-    Args:
-        folder: where the documents' images are.
-    """
-
-    document: _Document
-    task: Task
-    folder: Path
-
-    @property
-    def item_id(self) -> str:
-        """As folders of answers are named: `17_task3`."""
-        return f"{self.document.data_id}_task{self.task}"
-
-    @property
-    def given(self) -> int:
-        """How many of the steps a system gets in full: in task 3 the first half."""
-        return len(self.document.step_info) // 2 if self.task == 3 else 0
-
-    @property
-    def input(self) -> list[list[_Content]]:
-        """The contents that a system gets, a list a step."""
-        steps = self.document.step_info
-        if self.task == 3:
-            return [list(step) for step in steps[: self.given]]
-        wanted = {1: "image", 2: "text"}.get(self.task)
-        return [[c for c in step if c.type == wanted] for step in steps] if wanted else []
-
-    @property
-    def has_use(self) -> bool:
-        """Whether the protocol has a use for it.
-
-        It has none in task 1 for documents without images; in task 3 for those of a single step,
-        without an image in the second half, or with as many in the first as a judge is shown.
-        """
-        steps, given = self.document.step_info, self.given
-        if self.task == 3:
-            images = len(_images_of(steps[:given])), len(_images_of(steps[given:]))
-            return given > 0 and images[0] < _MAX_IMAGES and images[1] > 0
-        return self.task != 1 or bool(_images_of(steps))
-
-    @property
-    def input_images(self) -> tuple[Path, ...]:
-        return self.files(self.input)
-
-    @property
-    def reference_images(self) -> tuple[Path, ...]:
-        """The document's images that a system is to make; they need not be there."""
-        return () if self.task == 1 else self.files(self.document.step_info[self.given :])
-
-    @property
-    def introduction(self) -> str:
-        """The first line of what a system is asked."""
-        return _PROMPTS[f"task_{self.task}"].format(title=self.document.topic)
-
-    def text(self, marker: str) -> str:
-        """What a system is asked, `marker` in the place of each image."""
-        lines = [
-            " ".join(marker if c.type == "image" else escape_tags(c.text) for c in step)
-            for step in self.input
-        ]
-        numbered = [f"({number}) {line}".rstrip() for number, line in enumerate(lines, 1)]
-        ending = _PROMPTS.get(f"task_{self.task}_ending")
-        return "\n".join(filter(None, (self.introduction, *numbered, ending)))
-
-    def files(self, steps: _Steps) -> tuple[Path, ...]:
-        """The files of the images of some steps."""
-        return tuple(self._file(content.image_path or "") for content in _images_of(steps))
-
-    def _file(self, name: str) -> Path:
-        path = self.folder / name
-        # Paths may count from the folder above, as in `images/a.jpg`.
-        return path if path.is_file() else self.folder.parent / name
 
 
 class CoMM(Benchmark):
@@ -196,7 +80,7 @@ class CoMM(Benchmark):
         self._task, self.name = task, f"comm-task{task}"
         self.metric_names = SCORES[task] if task == 1 else (*SCORES[task], IRS)
         self.headline = self.metric_names[-1]
-        self._items = _load(source, task, self.name)
+        self._items = load_items(source, task, self.name)
         self.items = [
             Item(name, item.document.dataset_type or "all", item.text(IMAGE), item.input_images)
             for name, item in self._items.items()
@@ -207,14 +91,16 @@ class CoMM(Benchmark):
         images = (files.read_image(path, item.item_id) for path in official.input_images)
         if self._task == 1:
             shown = _shown_texts([[next(images) for _ in step] for step in official.input], answer)
-            return [_rating_call(TEXTS, SCORES[1], shown or ["(no texts)"])]
+            return [_rating_call(TEXTS, SCORES[1], shown or [AnswerStep("(no texts)")])]
         request, answered = _shown_document(official, images, answer)
-        document = ["Request:", *request, "", "Answer:", *(answered or ["(empty)"])]
+        titles = AnswerStep("Request:"), AnswerStep(""), AnswerStep("Answer:")
+        answered = answered or [AnswerStep("(empty)")]
+        document = [titles[0], *request, *titles[1:], *answered]
         calls = [_rating_call(DOCUMENT, SCORES[self._task], document)]
-        made = _images(answered)
+        made = pictures(answered)
         if not made:
             return [*calls, _fidelity_call([], [])]
-        calls.append(_descriptions_call(document, len(_images(request)), len(made)))
+        calls.append(_descriptions_call(document, len(pictures(request)), len(made)))
         if isinstance(descriptions := values.get(DESCRIPTIONS), list):
             calls.append(_fidelity_call([str(words) for words in descriptions], made))
         return calls
@@ -278,107 +164,67 @@ class CoMM(Benchmark):
             yield item_id, tuple(_steps(results.model_output, images))
 
 
-def _load(source: Path, task: Task, benchmark: str) -> dict[str, _CommItem]:
-    """The items of a task, in the file's order."""
-    path = _data_file(source)
-    images = path.parent / "images"
-    folder = images if images.is_dir() else path.parent
-    documents = files.parse_rows(path, read_documents(path), _Document)
-    items = [item for each in documents if (item := _CommItem(each, task, folder)).has_use]
-    found = files.by_id(path, benchmark, items, lambda item: item.item_id)
-    pictures = (
-        (item.item_id, content.image_path or content.url or "without path or URL", file)
-        for item in items
-        for content, file in zip(_images_of(item.input), item.input_images, strict=True)
-    )
-    hint = f"download the images as CoMM's download_images.py does into {images}"
-    files.check_pictures(path, pictures, hint)
-    return found
-
-
-def _data_file(source: Path) -> Path:
-    if source.is_file():
-        return source
-    suffixes = (".pt", ".pth", ".json", ".jsonl")
-    paths = sorted(p for p in source.glob("*") if p.suffix in suffixes) if source.is_dir() else []
-    found = [path for path in paths if "test" in path.stem] or paths
-    if len(found) != 1:
-        raise FoundryError(
-            f"{source}: has {len(found)} files of CoMM's documents; name the one of the test split"
-        )
-    return found[0]
-
-
-def _images_of(steps: _Steps) -> list[_Content]:
-    return [content for step in steps for content in step if content.type == "image"]
-
-
 def _shown_texts(images: Sequence[Sequence[EncodedImage]], answer: Answer) -> _Shown:
     """Task 1: each text with the images of its step, as far as both go."""
     shown: _Shown = []
     for number, (group, step) in enumerate(zip(images, answer, strict=False), 1):
-        shown += [f"({number}) {step.text}", *group[: _MAX_IMAGES - len(_images(shown))]]
-        if len(_images(shown)) >= _MAX_IMAGES:
+        shown.append(AnswerStep(f"({number}) {step.text}"))
+        room = MAX_IMAGES - len(pictures(shown))
+        shown += [AnswerStep("", image) for image in group[:room]]
+        if len(pictures(shown)) >= MAX_IMAGES:
             break
     return shown
 
 
 def _shown_document(
-    item: _CommItem, input_images: Iterator[EncodedImage], answer: Answer
+    item: CommItem, input_images: Iterator[EncodedImage], answer: Answer
 ) -> tuple[_Shown, _Shown]:
     """Request and answer, 10 images in all at most; in task 2 the given texts are in place."""
-    request: _Shown = [item.introduction]
+    request = [AnswerStep(item.introduction)]
     steps = list(answer)
     if item.task == 2:
         texts = [" ".join(content.text for content in given) for given in item.input]
         steps = [AnswerStep(t, s.image) for t, s in zip(texts, answer, strict=False)]
     else:
         for number, contents in enumerate(item.input, 1):
-            request.append(f"({number})")
-            request += [next(input_images) if c.type == "image" else c.text for c in contents]
+            request.append(AnswerStep(f"({number})"))
+            for content in contents:
+                is_image = content.type == "image"
+                request.append(AnswerStep(content.text, next(input_images) if is_image else None))
     shown: _Shown = []
     for number, step in enumerate(steps, item.given + 1):
-        shown += [f"({number}) {step.text}", *([step.image] if step.image else [])]
-        if len(_images(request)) + len(_images(shown)) >= _MAX_IMAGES:
+        shown.append(AnswerStep(f"({number}) {step.text}"))
+        shown += [AnswerStep("", image) for image in pictures([step])]
+        if len(pictures(request)) + len(pictures(shown)) >= MAX_IMAGES:
             break
     return request, shown
 
 
 def _rating_call(name: str, scores: Sequence[str], shown: _Shown) -> JudgeCall:
-    criteria = "\n".join(f"- {score}: {_PROMPTS[score]}" for score in scores)
+    criteria = "\n".join(f"- {score}: {PROMPTS[score]}" for score in scores)
     form = ", ".join(f'"{score}": 0' for score in scores)
-    task = f"{_PROMPTS[name]} {_PROMPTS['scale']}\n\n{criteria}"
+    task = f"{PROMPTS[name]} {PROMPTS['scale']}\n\n{criteria}"
     return _call(name, f"{task}\n\nEnd with one JSON object: {{{form}}}", shown)
 
 
 def _descriptions_call(document: _Shown, given: int, hidden: int) -> JudgeCall:
     """What the images of the answer, after the given ones, should show."""
     form = ", ".join(f'"{given + number}": "..."' for number in range(1, hidden + 1))
-    call = _call(DESCRIPTIONS, f"{_PROMPTS[DESCRIPTIONS]} {{{form}}}", document)
-    return JudgeCall(call.name, call.text, call.images[:given])
+    call = _call(DESCRIPTIONS, f"{PROMPTS[DESCRIPTIONS]} {{{form}}}", document)
+    return replace(call, images=call.images[:given])
 
 
 def _fidelity_call(descriptions: Sequence[str], images: Sequence[EncodedImage]) -> JudgeCall:
     """How the images agree with the descriptions; of either there may be more."""
     shown: _Shown = []
     for number, (words, image) in enumerate(zip_longest(descriptions, images), 1):
-        shown += [f"Description {number}: {words or '(missing)'}", image or "(image missing)"]
-    return _call(FIDELITY, _PROMPTS[FIDELITY], shown or ["(no images)"])
+        shown.append(AnswerStep(f"Description {number}: {words or '(missing)'}"))
+        shown.append(AnswerStep("" if image else "(image missing)", image))
+    return _call(FIDELITY, PROMPTS[FIDELITY], shown or [AnswerStep("(no images)")])
 
 
 def _call(name: str, task: str, shown: _Shown) -> JudgeCall:
-    """The task, then what is shown, a line each, images by their numbers."""
-    lines, images = [task, ""], list[EncodedImage]()
-    for part in shown:
-        if isinstance(part, EncodedImage):
-            images.append(_reduced(part))
-            part = f"[image {len(images)}]"
-        lines.append(part)
-    return JudgeCall(name, "\n".join(lines), tuple(images))
-
-
-def _images(shown: _Shown) -> list[EncodedImage]:
-    return [part for part in shown if isinstance(part, EncodedImage)]
+    return numbered_call(name, [AnswerStep(task), AnswerStep(""), *shown], _reduced)
 
 
 def _reduced(image: EncodedImage) -> EncodedImage:

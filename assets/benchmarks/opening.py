@@ -27,6 +27,7 @@ from .benchmark import (
     Metrics,
     Values,
     mean,
+    numbered_call,
 )
 from .judge_text import labelled, only_object, read_prompts
 
@@ -265,17 +266,15 @@ def _answer_step(folder: Path, item_id: str, part: _Part) -> AnswerStep:
 
 
 def _call(name: str, shown: dict[str, Sequence[AnswerStep]]) -> JudgeCall:
-    """A question about texts by their titles, and the pictures that they name, numbered."""
-    lines, images = [Template(_PROMPTS[name]).substitute(_TEXTS)], list[EncodedImage]()
+    """A question about what is shown, by its titles."""
+    lines = [AnswerStep(Template(_PROMPTS[name]).substitute(_TEXTS))]
     for title, steps in shown.items():
-        lines += ["", f"{title}:"]
-        for step in steps or [AnswerStep("(empty)")]:
-            text = step.text
-            if step.image is not None:
-                images.append(EncodedImage.of(step.image.image.resize(_IMAGE_SIZE)))
-                text = f"{text} [image {len(images)}]".lstrip()
-            lines.append(text)
-    return JudgeCall(name, "\n".join(lines), tuple(images))
+        lines += [AnswerStep(""), AnswerStep(f"{title}:"), *(steps or [AnswerStep("(empty)")])]
+    return numbered_call(name, lines, _resized)
+
+
+def _resized(image: EncodedImage) -> EncodedImage:
+    return EncodedImage.of(image.image.resize(_IMAGE_SIZE))
 
 
 def _scores(value: object) -> dict[str, JsonValue] | None:

@@ -2,12 +2,15 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
+from schemas import FoundryError
 from warehouse import EncodedImage
 
 RED, BLUE = (EncodedImage.of(Image.new("RGB", (8, 8), colour)) for colour in ("red", "blue"))
@@ -18,6 +21,14 @@ def real_files(variable: str) -> Path:
     if variable not in os.environ:
         pytest.skip(f"{variable} names no copy of the official files")
     return Path(os.environ[variable])
+
+
+@contextmanager
+def error_of_one_line(problem: str) -> Iterator[None]:
+    """A FoundryError that matches `problem`, in a single line."""
+    with pytest.raises(FoundryError, match=problem) as error:
+        yield
+    assert "\n" not in str(error.value)
 
 
 def comm_document(data_id: str = "17", steps: int = 4, **changes: Any) -> dict[str, Any]:

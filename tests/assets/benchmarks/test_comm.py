@@ -8,9 +8,15 @@ import pytest
 from PIL import Image
 
 from assets.benchmarks.benchmark import Answer, AnswerStep, ItemMetrics
-from assets.benchmarks.comm import SCORES, CoMM, Task
+from assets.benchmarks.comm import SCORES, CoMM
+from assets.benchmarks.comm_items import Task
 from schemas.errors import FoundryError
-from tests.assets.benchmarks.official_files import comm_document, real_files, write_comm
+from tests.assets.benchmarks.official_files import (
+    comm_document,
+    error_of_one_line,
+    real_files,
+    write_comm,
+)
 from warehouse import EncodedImage
 
 PINK = EncodedImage.of(Image.new("RGB", (8, 8), "pink"))
@@ -87,9 +93,8 @@ def test_wrong_documents_are_one_line(tmp_path: Path) -> None:
         ({"a": 1}, "is not a list"),
     ]
     for documents, problem in cases:
-        with pytest.raises(FoundryError, match=problem) as info:
+        with error_of_one_line(problem):
             CoMM(write_comm(tmp_path, documents, images=False), 4)
-        assert "\n" not in str(info.value)
     for name in ("train.json", "val.json"):
         write_comm(tmp_path, [], images=False).rename(tmp_path / name)
     with pytest.raises(FoundryError, match="has 2 files"):

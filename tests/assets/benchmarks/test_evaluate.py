@@ -148,39 +148,32 @@ def test_an_estimate_calls_nobody_and_needs_no_key(capsys, judge, profile, monke
     assert refused.returncode == 1 and "GEMINI_API_KEY is not set" in refused.stderr
 
 
-def test_sketch_benchmarks_need_no_judge_and_no_files(capsys, tmp_path):
-    home = Home(str(tmp_path / "home"))
-    done = interleave(capsys, "evaluate", "sketch-edits", "--limit", 3, "--home", home.root)
-    assert done.returncode == 0, done.stderr
-    assert "sketch-edits by sketch-" in done.stdout and "judged by exact" in done.stdout
-    (run,) = home.lake.partitions(BENCHMARK_RESULTS)
-    rows = home.lake.read(BENCHMARK_RESULTS).to_pylist()
-    headline = next(row for row in rows if row["headline"])
-    assert run.startswith("sketch-edits.sketch-") and run.endswith(".exact")
-    assert headline["metric"] == "success" and 0 <= headline["value"] <= 1
-    assert {row["unscored"] for row in rows} == {0.0}
-    with_inputs = home.lake.read(BENCHMARK_ANSWERS).to_pylist()
-    assert all(home.images.get(name) for row in with_inputs for name in row["input_images"])
-    other = ("--seed", 3, "--limit", 3, "--estimate", "--home", home.root)
-    named = interleave(capsys, "evaluate", "sketch-edits", *other)
-    assert "sketch-edits-seed3.sketch-" in named.stdout, "other items are another benchmark"
-
-
-def test_benchmarks_of_a_profile_are_assets(capsys, tmp_path):
+def test_sketch_benchmarks_of_a_profile_are_assets_and_need_no_judge_and_no_files(capsys, tmp_path):
     content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
     content["benchmarks"] = {"run": {"sketch-edits": {"limit": 3}}, "shard_size": 2}
     path, home = tmp_path / "own.yaml", Home(str(tmp_path / "home"))
     path.write_text(yaml.safe_dump(content))
     names = "benchmark_answers,benchmark_judgements,benchmark_results"
-    options = ("--profile", path, "--home", home.root, "--select", names, "--jobs", 1)
-    done = interleave(capsys, "run", *options)
+    options = ("--profile", path, "--home", home.root)
+    done = interleave(capsys, "run", *options, "--select", names, "--jobs", 1)
     assert done.returncode == 0, done.stderr
     assert len(home.lake.partitions(BENCHMARK_ANSWERS)) == 2
     assert home.lake.rows(BENCHMARK_ANSWERS) == 3
-    assert {row["items"] for row in home.lake.read(BENCHMARK_RESULTS).to_pylist()} == {3}
     assert len(list((home.exports / "benchmarks").glob("*.html"))) == 1
-    again = interleave(capsys, "run", *options)
+    (run,) = home.lake.partitions(BENCHMARK_RESULTS)
+    assert run.startswith("sketch-edits.sketch-") and run.endswith(".exact")
+    rows = home.lake.read(BENCHMARK_RESULTS).to_pylist()
+    assert {(row["items"], row["unscored"]) for row in rows} == {(3, 0.0)}
+    headline = next(row for row in rows if row["headline"])
+    assert headline["metric"] == "success" and 0 <= headline["value"] <= 1
+    with_inputs = home.lake.read(BENCHMARK_ANSWERS).to_pylist()
+    assert all(home.images.get(name) for row in with_inputs for name in row["input_images"])
+
+    again = interleave(capsys, "evaluate", *options)
     assert again.returncode == 0 and "Materializing" not in again.stdout, "all is up to date"
+    assert "sketch-edits by sketch-" in again.stdout and "judged by exact" in again.stdout
+    named = interleave(capsys, "evaluate", *options, "--seed", 3, "--estimate")
+    assert "sketch-edits-seed3.sketch-" in named.stdout, "other items are another benchmark"
 
 
 @pytest.mark.slow

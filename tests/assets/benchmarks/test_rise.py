@@ -13,6 +13,7 @@ from schemas.errors import FoundryError
 from tests.assets.benchmarks.official_files import (
     RISE_COLOURS,
     RISE_ROWS,
+    error_of_one_line,
     real_files,
     rise_row,
     write_rise,
@@ -71,9 +72,8 @@ def test_damaged_files_are_one_line(tmp_path: Path) -> None:
     ]
     for rows, problem in cases:
         folder = write_rise(tmp_path / "data", rows)
-        with pytest.raises(FoundryError, match=rf"^{folder}/data_total.json: .*{problem}") as info:
+        with error_of_one_line(rf"^{folder}/data_total.json: .*{problem}"):
             Rise(folder, "fixed")
-        assert "\n" not in str(info.value)
     with pytest.raises(FoundryError, match=r"has no datav2_total_w_subtask.json or data_total"):
         Rise(tmp_path / "nothing", "fixed")
 
