@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from schemas import FoundryError
 from schemas.errors import first_problem
 from schemas.generations import Channel
-from warehouse import EncodedImage, ImageStore
+from warehouse import ImageStore
 
 from ..calls.hashing import stable_hash
-from ..events import LazyImage
+from ..events import StoredImage
 from ..settings import LoopSettings
 
 
@@ -56,7 +56,7 @@ class GenerationRequest:
     """A request; one with the `generation_id` of an interrupted one continues it."""
 
     text: str
-    images: tuple[EncodedImage, ...] = ()  # `<image>` in `text` may stand for each, in order
+    images: tuple[StoredImage, ...] = ()  # `<image>` in `text` may stand for each, in order
     options: GenerationOptions = field(default_factory=GenerationOptions)
     agents: RequestedAgents = IN_USE
     channel: Channel = "command"
@@ -75,29 +75,18 @@ class GenerationRequest:
         return self.generation_id
 
 
+_ADAPTER = TypeAdapter(GenerationRequest)
+
+
 def dump_request(request: GenerationRequest) -> dict[str, Any]:
     """A request as JSON, its images by sha256."""
-    return {
-        "text": request.text,
-        "images": [image.sha256 for image in request.images],
-        "options": request.options.model_dump(mode="json"),
-        "channel": request.channel,
-        "key": request.key,
-    }
+    dumped: dict[str, Any] = _ADAPTER.dump_python(request, mode="json")
+    return dumped
 
 
-def restore_request(
-    generation_id: str, content: Mapping[str, Any], images: ImageStore
-) -> GenerationRequest:
+def load_request(content: Mapping[str, Any], images: ImageStore) -> GenerationRequest:
     """The request of `dump_request`; its images are read when they are used."""
-    return GenerationRequest(
-        content["text"],
-        tuple(LazyImage(images, sha256) for sha256 in content["images"]),
-        GenerationOptions.model_validate(content["options"]),
-        channel=content["channel"],
-        generation_id=generation_id,
-        key=content["key"],
-    )
+    return _ADAPTER.validate_python(content, context={"images": images})
 
 
 def override_options(defaults: LoopSettings, changes: Mapping[str, object]) -> GenerationOptions:

@@ -47,7 +47,7 @@ from ..settings import Limits
 from ..trajectory_recorder import TrajectoryRecorder, plan_rows
 from .generation_sink import LakeSink
 from .request_log import Entry, Rows
-from .requests import GenerationRequest, dump_request, restore_request
+from .requests import GenerationRequest, dump_request, load_request
 
 ASSET = "generations"
 BUG = TrajectoryFailed("internal error; the log has the details", refused=False)
@@ -167,9 +167,9 @@ class GenerationRunner:
     def _interrupted_rows(self, entry: Entry) -> Rows:
         """The row of a request whose process was killed, and those of its journal's calls."""
         content = entry.content
-        request = restore_request(entry.generation_id, content, self._home.images)
+        request = load_request(content["request"], self._home.images)
         calls: list[ModelCallRow] = []
-        if entry.kind == "begun" or content["resumes"]:
+        if entry.kind == "begun" or request.resumes:
             calls = CallIndex.read(self._home.journal(ASSET, request.generation_id)).ledger()
         row = _row_without_result(
             request,
@@ -301,8 +301,8 @@ def _log_entry(
     kind: Literal["accepted", "begun"], request: GenerationRequest, started_at: datetime
 ) -> Entry:
     """What the log has of an unfinished request."""
-    own = {"resumes": request.resumes, "started_at": started_at.isoformat()}
-    return Entry(kind, request.generation_id, dump_request(request) | own)
+    content = {"request": dump_request(request), "started_at": started_at.isoformat()}
+    return Entry(kind, request.generation_id, content)
 
 
 def _status_of(ending: Ending) -> tuple[GenerationStatus, str | None]:

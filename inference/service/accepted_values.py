@@ -48,7 +48,7 @@ class Only:
 
     def _check(self, value: Any) -> Any:
         if value is not None and value not in self.accepted:
-            given = "it is" if isinstance(value, list | dict) else f"{value!r:.60} is"
+            given = "it is" if isinstance(value, list | dict | bytes) else f"{value!r:.60} is"
             message = "{given} not supported here: {advice}"
             raise PydanticCustomError(UNSUPPORTED, message, {"given": given, "advice": self.advice})
         return value

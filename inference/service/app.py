@@ -7,9 +7,10 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Literal
 
 from fastapi import FastAPI, Response
+from pydantic import BaseModel
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
@@ -28,10 +29,10 @@ from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..review_log import restore_reviews
 from ..settings import Limits, LoopSettings
 from .chat import ChatRequest, ChatServing
-from .files import FilesServing, FileStore
-from .images import ImagesRequest, ImagesServing
+from .files import FilesServing, FileStore, FileUpload
+from .images import EditRequest, ImagesRequest, ImagesServing
 from .monitoring import RequestContextMiddleware, log_as_json
-from .openapi import add_openapi_routes, describe_response
+from .openapi import ERRORS, add_openapi_routes
 from .request_manager import RequestManager
 from .request_parsing import RequestParser, available_models
 from .response_store import FILE
@@ -165,7 +166,7 @@ def make_app(
     """The application of an open service; `defaults`, `render_report`, `budget`: see `serve`."""
     settings = manager.settings
     # FastAPI's own pages of documentation would load scripts from other hosts.
-    app = FastAPI(openapi_url=None, version="1")
+    app = FastAPI(openapi_url=None, version="1", responses=ERRORS)
     origins = settings.cors_origins
     app.add_middleware(
         AuthMiddleware, keys, settings.limits.bytes, _is_public, local_only=True, origins=origins
@@ -195,38 +196,64 @@ def make_app(
     app.include_router(benchmark_router(manager.home, render_report))
     app.include_router(review_router(manager.home, bodies))
     app.include_router(costs_router(manager.home, budget, manager.store, keys.several))
-    models = (ResponsesRequest, ChatRequest, ImagesRequest, ReviewRequest)
-    add_openapi_routes(app, models, keys.required, PAGE_HEADERS)
+    creating = (ResponsesRequest, ChatRequest, ImagesRequest, EditRequest)
+    add_openapi_routes(app, (*creating, FileUpload, ReviewRequest), keys.required, PAGE_HEADERS)
     return app
 
 
-def _add_models_routes(app: FastAPI, manager: RequestManager) -> None:
-    def describe(name: str) -> dict[str, Any]:
-        model = {"id": name, "created": 0, "object": "model", "owned_by": "interleave-foundry"}
-        return model | {"shutdown_date": None}
+class Model(BaseModel):
+    """A served model."""
 
+    id: str
+    created: int = 0
+    object: Literal["model"] = "model"
+    owned_by: str = "interleave-foundry"
+    shutdown_date: None = None
+
+
+class ModelList(BaseModel):
+    """The served models."""
+
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+class Alive(BaseModel):
+    """The process runs."""
+
+    status: Literal["alive"] = "alive"
+
+
+class Ready(BaseModel):
+    """Requests can be answered."""
+
+    ready: Literal[True] = True
+    versions: dict[str, str]
+
+
+def _add_models_routes(app: FastAPI, manager: RequestManager) -> None:
     async def available() -> list[str]:
         return available_models(await manager.resolver.critics())
 
-    @app.get("/v1/models", responses=describe_response("ModelList"))
-    async def list_models() -> dict[str, Any]:
-        return {"object": "list", "data": list(map(describe, await available()))}
+    @app.get("/v1/models")
+    async def list_models() -> ModelList:
+        return ModelList(data=[Model(id=name) for name in await available()])
 
-    @app.get("/v1/models/{name}", responses=describe_response("Model"))
-    async def retrieve_model(name: str) -> dict[str, Any]:
+    @app.get("/v1/models/{name}")
+    async def retrieve_model(name: str) -> Model:
         if name not in (names := await available()):
             message = f"no model {name} here: there are {', '.join(names)}"
             raise not_found(message, "model", "model_not_found")
-        return describe(name)
+        return Model(id=name)
 
 
 def _add_operations_routes(app: FastAPI, manager: RequestManager) -> None:
-    @app.get("/health", responses=describe_response("Alive"))
-    async def health() -> dict[str, str]:
-        return {"status": "alive"}
+    @app.get("/health")
+    async def health() -> Alive:
+        return Alive()
 
-    @app.get("/ready", responses=describe_response("Ready"))
-    async def ready() -> dict[str, Any]:
+    @app.get("/ready")
+    async def ready() -> Ready:
         try:
             if manager.queue.closed:
                 raise FoundryError("the service is being stopped")
@@ -237,7 +264,7 @@ def _add_operations_routes(app: FastAPI, manager: RequestManager) -> None:
         except (FoundryError, TimeoutError) as error:
             reason = str(error) or f"the models did not answer within {_READY_SECONDS} seconds"
             raise unavailable(reason, "not_ready") from None
-        return {"ready": True, "versions": roles.names}
+        return Ready(versions=roles.names)
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:

@@ -6,7 +6,6 @@ them.
 """
 
 import re
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Annotated, Literal
 
@@ -36,7 +35,6 @@ from .accepted_values import (
 )
 from .openapi import describe_body, describe_response
 from .request_parsing import (
-    DEFAULT_MODEL,
     MAX_ITEMS,
     ContentPart,
     ConversationRequest,
@@ -50,9 +48,8 @@ from .request_parsing import (
     Role,
     Seed,
     decode_data_uri,
-    plan_requirements,
 )
-from .response_store import StoredResponse
+from .response_store import PlanRequirements, StoredResponse
 from .responses.response_builder import ResponseBuilder
 from .run import GenerationRun
 from .serving import JSON, GenerationServing, load_images
@@ -169,11 +166,11 @@ class ChatRequest(ConversationRequest):
     service_tier: str | None = None
     user: str | None = None
 
-    def requirements(self) -> Json:
+    def requirements(self) -> PlanRequirements:
         """What it demands of the plan."""
         if self.max_completion_tokens is not None:
-            return plan_requirements(self.max_completion_tokens, "max_completion_tokens")
-        return plan_requirements(self.max_tokens, "max_tokens")
+            return PlanRequirements(self.max_completion_tokens, "max_completion_tokens")
+        return PlanRequirements(self.max_tokens, "max_tokens")
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
@@ -195,7 +192,16 @@ class ChatServing(GenerationServing):
     async def create_chat_completion(self, request: Request) -> Response:
         """Start a request; answer with its stream, or with the message when it has ended."""
         api_request, body = await self.read(request, ChatRequest)
-        run = await self.open(request, body, *await self._parse(api_request))
+        generation = await self._parse(api_request)
+        run = await self.open(
+            request,
+            body,
+            generation,
+            api_request.model,
+            api_request.requirements(),
+            metadata=api_request.metadata or {},
+            store=api_request.store is not False,
+        )
         if api_request.stream:
             options = api_request.stream_options
             return await self.stream(run, _chunks(run, bool(options and options.include_usage)))
@@ -203,20 +209,11 @@ class ChatServing(GenerationServing):
         await load_images(run.images)
         return Response(orjson.dumps(_completion(run)), media_type=JSON)
 
-    async def _parse(self, request: ChatRequest) -> tuple[GenerationRequest, Json]:
+    async def _parse(self, request: ChatRequest) -> GenerationRequest:
         options = request.interleave or RequestOptions()
         if request.seed is not None and options.seed is None:
             options = options.model_copy(update={"seed": request.seed})
-        generation = await self.parser.parse(request.turns(), request.model, options, "messages")
-        fields = {
-            "created_at": int(time.time()),
-            "model": request.model or DEFAULT_MODEL,
-            "background": False,
-            "metadata": request.metadata or {},
-            "requirements": request.requirements(),
-            "store": request.store is not False,
-        }
-        return generation, fields
+        return await self.parser.parse(request.turns(), request.model, options, "messages")
 
 
 def _completion(run: GenerationRun) -> Json:

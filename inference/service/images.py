@@ -5,7 +5,6 @@ The whole sequence is generated and stored, as for the other APIs; the answer's 
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated
@@ -17,20 +16,11 @@ from pydantic import Field
 from schemas import BadImageError
 from warehouse import EncodedImage
 
-from ..generation.requests import GenerationRequest
-from ..http.body_reader import Upload
-from ..http.errors import UNSUPPORTED, APIError, bad_request, validate
+from ..http.errors import APIError, validate
 from .accepted_values import NO_MASK, TOOL_TYPE, Choices, ImageSettings, Only
 from .openapi import describe_body, describe_response
-from .request_parsing import (
-    DEFAULT_MODEL,
-    ConversationTurn,
-    ImageRef,
-    Json,
-    RequestOptions,
-    Seed,
-    plan_requirements,
-)
+from .request_parsing import ConversationTurn, ImageRef, Json, RequestOptions, Seed
+from .response_store import PlanRequirements
 from .responses.response_builder import ResponseBuilder, closing_text
 from .run import GenerationRun
 from .serving import JSON, GenerationServing, load_images
@@ -50,7 +40,7 @@ class ImagesRequest(ImageSettings, strict=False):
     )
 
     # Of these, values that would change the result are an error.
-    mask: Annotated[str | None, Only(NO_MASK)] = None
+    mask: Annotated[str | bytes | None, Only(NO_MASK)] = None
     n: Choices = None
     partial_images: Annotated[int | None, Only(_NO_STREAM, (0,))] = None
     response_format: Annotated[
@@ -71,6 +61,14 @@ class ImagesRequest(ImageSettings, strict=False):
         return {"type": TOOL_TYPE, **settings}
 
 
+class EditRequest(ImagesRequest):
+    """A form that asks for an edit of images."""
+
+    image: list[bytes] = Field(
+        min_length=1, description="PNG, JPEG or WebP: files `image` or `image[]`"
+    )
+
+
 class ImagesServing(GenerationServing):
     """Generates and edits images."""
 
@@ -79,7 +77,7 @@ class ImagesServing(GenerationServing):
         body = describe_body(ImagesRequest)
         add_create = app.post("/v1/images/generations", responses=described, openapi_extra=body)
         add_create(self.rate_limited(self.create_image))
-        body = describe_body(ImagesRequest, form_files=_IMAGE_FIELDS)
+        body = describe_body(EditRequest, "multipart/form-data")
         add_edit = app.post("/v1/images/edits", responses=described, openapi_extra=body)
         add_edit(self.rate_limited(self.edit_image))
 
@@ -93,45 +91,31 @@ class ImagesServing(GenerationServing):
         self.check_room(request)
         most = self.parser.limits.pictures + 1  # one more, for an error that says the limit
         fields, uploads = await self.bodies.read_form(request, most, _MAX_FIELDS)
-        for upload in uploads:
-            _check_field(upload.field)
-        api_request = validate(fields, ImagesRequest)
-        if not uploads:
-            message = "image is missing: send the image to edit, or several, as files"
-            raise bad_request(message, "image", "missing_required_parameter")
+        images = [each.content for each in uploads if each.field in _IMAGE_FIELDS]
+        others = {each.field: each.content for each in uploads if each.field not in _IMAGE_FIELDS}
+        files = others | ({"image": images} if images else {})
+        api_request = validate(fields | files, EditRequest)
         # Not as it was sent: the boundary between the parts is another one at each attempt.
-        sizes = orjson.dumps([fields, [len(each.content) for each in uploads]])
-        body = b"".join([sizes, *(each.content for each in uploads)])
-        return await self._answer(request, api_request, body, uploads)
+        sizes = orjson.dumps([fields, list(map(len, images))])
+        return await self._answer(request, api_request, b"".join([sizes, *images]), images)
 
     async def _answer(
         self,
         request: Request,
         api_request: ImagesRequest,
         body: bytes,
-        uploads: Sequence[Upload] = (),
+        images: Sequence[bytes] = (),
     ) -> Response:
-        run = await self.open(request, body, *await self._parse(api_request, uploads))
+        refs = [ImageRef(image, "image") for image in images]
+        turn = ConversationTurn("user", [*refs, api_request.prompt])
+        options, model = RequestOptions(seed=api_request.seed), api_request.model
+        generation = await self.parser.parse([turn], model, options, "prompt")
+        requirements = PlanRequirements(image_param="prompt")
+        run = await self.open(
+            request, body, generation, model, requirements, tools=[api_request.tool()]
+        )
         await self.wait_ended(run, request)
         return Response(orjson.dumps(await _image_answer(run)), media_type=JSON)
-
-    async def _parse(
-        self, request: ImagesRequest, uploads: Sequence[Upload]
-    ) -> tuple[GenerationRequest, Json]:
-        refs = [ImageRef(each.content, each.field) for each in uploads]
-        turn = ConversationTurn("user", [*refs, request.prompt])
-        options = RequestOptions(seed=request.seed)
-        generation = await self.parser.parse([turn], request.model, options, "prompt")
-        fields = {
-            "created_at": int(time.time()),
-            "model": request.model or DEFAULT_MODEL,
-            "background": False,
-            "metadata": {},
-            "store": True,
-            "requirements": plan_requirements(image_param="prompt"),
-            "tools": [request.tool()],
-        }
-        return generation, fields
 
 
 async def _image_answer(run: GenerationRun) -> Json:
@@ -160,12 +144,3 @@ async def _encode(builder: ResponseBuilder, image: EncodedImage) -> str:
         return await asyncio.to_thread(builder.image_tool.encode, image)
     except BadImageError:
         raise APIError(HTTPStatus.GONE, "the image of this answer is damaged") from None
-
-
-def _check_field(name: str) -> None:
-    """Raise APIError unless a form may have a file of that name."""
-    if name == "mask":
-        raise bad_request(f"mask: it is not supported here: {NO_MASK}", "mask", UNSUPPORTED)
-    if name not in _IMAGE_FIELDS:
-        message = f"unknown file {name}; known files: {', '.join(_IMAGE_FIELDS)}"
-        raise bad_request(message, name, "unknown_parameter")

@@ -1,11 +1,10 @@
 """The OpenAPI document: our request models, and responses in the classes of OpenAI's client."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader
@@ -46,46 +45,8 @@ class ErrorBody(BaseModel):
     error: ErrorModel
 
 
-class ModelList(BaseModel):
-    """The served models."""
-
-    object: Literal["list"]
-    data: list[dict[str, Any]]
-
-
-class Deleted(BaseModel):
-    """A response that was deleted."""
-
-    id: str
-    object: Literal["response"]
-    deleted: Literal[True]
-
-
-class ItemList(BaseModel):
-    """A page of the items of a request."""
-
-    object: Literal["list"]
-    data: list[dict[str, Any]]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
-
-
-class FileList(ItemList):
-    """A page of uploaded files."""
-
-
-class Alive(BaseModel):
-    """The process runs."""
-
-    status: Literal["alive"]
-
-
-class Ready(BaseModel):
-    """Requests can be answered."""
-
-    ready: Literal[True]
-    versions: dict[str, str]
+ERRORS: dict[int | str, Json] = {"default": {"model": ErrorBody, "description": "An error"}}
+"""The document's part on errors, of every route."""
 
 
 def add_openapi_routes(
@@ -100,43 +61,40 @@ def add_openapi_routes(
     def document() -> Json:
         return _document(app, requests, has_keys)
 
-    def openapi(request: Request) -> JSONResponse:  # in a thread: the classes take seconds
-        return JSONResponse(document())
-
     @cache
     def page() -> str:
         return _render(document())
 
-    def docs(request: Request) -> HTMLResponse:
+    @app.get("/openapi.json", include_in_schema=False)
+    def openapi() -> JSONResponse:  # in a thread: the classes take seconds
+        return JSONResponse(document())
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:
         return HTMLResponse(page(), headers=page_headers)
 
-    app.add_route("/openapi.json", openapi, include_in_schema=False)
-    app.add_route("/docs", docs, include_in_schema=False)
 
-
-def describe_body(model: type[BaseModel], form_files: Sequence[str] = ()) -> Json:
-    """The document's part on the body of a route that parses it without FastAPI.
-
-    `form_files`: it is a form, which also has files of these names.
-    """
-    schema, media_type = _ref(model.__name__), "application/json"
-    if form_files:
-        schema, media_type = model.model_json_schema(), "multipart/form-data"
-        files = {"type": "array", "items": {"type": "string", "format": "binary"}}
-        schema["properties"] |= dict.fromkeys(form_files, files)
-    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+def describe_body(model: type[BaseModel], media_type: str = "application/json") -> Json:
+    """The document's part on the body of a route that parses it without FastAPI."""
+    content = {media_type: {"schema": _ref(model.__name__)}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def describe_response(schema: str, stream: bool = False) -> dict[int | str, Json]:
-    """The document's part on what a route answers; `schema`: name of the model."""
+    """The document's part on an answer in a class of OpenAI's; `schema`: its name."""
     content: Json = {"application/json": {"schema": _ref(schema)}}
     if stream:
         content["text/event-stream"] = {"schema": _EVENT}
-    error = {"application/json": {"schema": _ref(ErrorBody.__name__)}}
-    return {
-        200: {"description": "As requested", "content": content},
-        "default": {"description": "An error", "content": error},
-    }
+    return {200: {"description": "As requested", "content": content}}
+
+
+def describe_file(*media_types: str) -> dict[int | str, Json]:
+    """The document's part on a route that answers with a file."""
+    schema = {"schema": {"type": "string", "format": "binary"}}
+    return {200: {"description": "The file", "content": dict.fromkeys(media_types, schema)}}
+
+
+IMAGE_FILE = describe_file("image/png", "image/jpeg", "image/webp")
 
 
 def _ref(name: str) -> Json:
@@ -157,7 +115,7 @@ def _document(app: FastAPI, requests: Models, has_keys: bool) -> Json:
 
 @cache
 def _schemas(requests: Models) -> Json:
-    from openai.types import FileDeleted, FileObject, ImagesResponse, Model
+    from openai.types import ImagesResponse
     from openai.types.chat import ChatCompletion
     from openai.types.responses import Response
 
@@ -165,22 +123,7 @@ def _schemas(requests: Models) -> Json:
     response = create_model("InterleavedResponse", __base__=Response, interleave=interleave)
     chat = create_model("InterleavedChat", __base__=ChatCompletion, interleave=interleave)
     image = create_model("InterleavedImage", __base__=ImagesResponse, interleave=interleave)
-    answers = (
-        response,
-        chat,
-        image,
-        Model,
-        ErrorBody,
-        ModelList,
-        Deleted,
-        ItemList,
-        FileObject,
-        FileDeleted,
-        FileList,
-        Alive,
-        Ready,
-    )
-    models = [(model, "validation") for model in (*requests, *answers)]
+    models = [(model, "validation") for model in (*requests, response, chat, image)]
     _, schema = models_json_schema(models, ref_template=_REF)  # type: ignore[arg-type]
     definitions: Json = schema["$defs"]
     return definitions

@@ -246,7 +246,8 @@ class RequestManager:
             # The request asks for something that is not available here.
             return self._note(run, TrajectoryFailed(summarize_error(error), refused=True))
         self._note(run, RunStarted(roles.names))
-        async with aclosing(self._runner.run(request, roles, run.unmet_requirement)) as events:
+        check_plan = run.stored.requirements.check
+        async with aclosing(self._runner.run(request, roles, check_plan)) as events:
             async for event in events:
                 self._note(run, event)
 

@@ -279,18 +279,7 @@ class RequestParser:
         data, param = ref.source, ref.param
         if isinstance(data, str):
             data = await self._fetch(data, param)
-        if len(data) > self.limits.picture_bytes:
-            message = f"{len(data)} bytes; at most {self.limits.picture_bytes} are allowed"
-            raise bad_request(f"{param} has {message}", param, "image_file_too_large")
-        if not data:
-            raise bad_request(f"{param} is empty", param, "empty_image_file")
-        return await asyncio.to_thread(self._checked, data, param)
-
-    def _checked(self, data: bytes, param: str) -> EncodedImage:
-        check_image(data, param, self.limits.pixels)
-        image = EncodedImage(data)
-        _ = image.sha256  # computed here, in a thread
-        return image
+        return await check_input_image(data, param, self.limits)
 
     async def _fetch(self, url: str, param: str) -> bytes:
         form = "as a data URI (data:image/png;base64,...)"
@@ -304,16 +293,25 @@ class RequestParser:
         return await fetch_image(url, param, self.limits.picture_bytes)
 
 
-def plan_requirements(
-    max_tokens: int | None = None, tokens_param: str = "", image_param: str | None = None
-) -> Json:
-    """The demands as JSON, to be stored with the request.
+async def check_input_image(data: bytes, param: str, limits: RequestLimits) -> EncodedImage:
+    """An image of a request, decoded once as a check; `param`: its place in the request.
 
-    Args:
-        max_tokens: that the plan may have; `tokens_param`: the field that says it.
-        image_param: the field that demands an image.
+    Raises:
+        APIError: it is too large, empty, or no image.
     """
-    return {"max_tokens": max_tokens, "tokens_param": tokens_param, "image_param": image_param}
+    if len(data) > limits.picture_bytes:
+        message = f"{len(data)} bytes; at most {limits.picture_bytes} are allowed"
+        raise bad_request(f"{param} has {message}", param, "image_file_too_large")
+    if not data:
+        raise bad_request(f"{param} is empty", param, "empty_image_file")
+
+    def check() -> EncodedImage:
+        check_image(data, param, limits.pixels)
+        image = EncodedImage(data)
+        _ = image.sha256  # computed here, in a thread
+        return image
+
+    return await asyncio.to_thread(check)
 
 
 def available_models(critics: Collection[str]) -> list[str]:

@@ -4,6 +4,7 @@ Images are stored by sha256 in `home.images`. A row is written when a request be
 settled; after a kill, rows that are not settled are those that were interrupted.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +15,16 @@ import orjson
 from warehouse import Home, ImageStore
 from warehouse.sqlite_file import SqliteFile
 
-from ..events import LazyImage
-from ..generation.requests import GenerationOptions, GenerationRequest
+from ..events import PlanReady, TrajectoryFailed
+from ..generation.requests import GenerationRequest, dump_request, load_request
 from .request_parsing import Json
 from .settings import RetentionSettings
 
 FILE = "service/library.sqlite"
 """Where the store is in a home's local folder."""
 
-_COLUMNS = "owner, request, status, events, key, body, resumable"
+_CHARACTERS_PER_TOKEN = 4
+_COLUMNS = "owner, request, status, events, body, resumable"
 _CREATE_TABLES = (
     """
     CREATE TABLE responses (
@@ -30,7 +32,7 @@ _CREATE_TABLES = (
         owner TEXT NOT NULL,
         created_at REAL NOT NULL,
         text TEXT NOT NULL,
-        words TEXT NOT NULL,
+        folded_text TEXT NOT NULL,
         status TEXT NOT NULL,
         key TEXT,
         body TEXT,
@@ -46,6 +48,34 @@ _CREATE_TABLES = (
 
 
 @dataclass(frozen=True)
+class PlanRequirements:
+    """What a request demands of its plan.
+
+    Args:
+        max_tokens: that it may have; `tokens_param`: the field that says it.
+        image_param: the field that demands an image; None: it may be text only.
+    """
+
+    max_tokens: int | None = None
+    tokens_param: str = ""
+    image_param: str | None = None
+
+    def check(self, event: PlanReady) -> TrajectoryFailed | None:
+        """The end of a generation whose plan does not meet them."""
+        steps, most = event.plan.steps, self.max_tokens
+        if self.image_param and all(step.prompt is None for step in steps):
+            reason = f"{self.image_param}: the plan has no picture; describe one"
+            return TrajectoryFailed(reason, refused=True)
+        characters = sum(len(step.text) for step in steps)
+        # Some backends count no tokens.
+        tokens = event.call.output_tokens or math.ceil(characters / _CHARACTERS_PER_TOKEN)
+        if most is None or tokens <= most:
+            return None
+        had = f"the plan has {tokens} tokens, more than {most}"
+        return TrajectoryFailed(f"{self.tokens_param}: {had}; texts are not cut", refused=True)
+
+
+@dataclass(frozen=True)
 class StoredResponse:
     """A request and what came of it.
 
@@ -58,6 +88,7 @@ class StoredResponse:
         events: the log of its generation; empty until the request is settled.
         body_hash: of the body that was sent under its idempotency key.
         resumable: the same request under the same key continues it.
+        requirements: while it runs; they are not stored.
     """
 
     owner: str
@@ -67,6 +98,7 @@ class StoredResponse:
     events: bytes = b""
     body_hash: str | None = None
     resumable: bool = False
+    requirements: PlanRequirements = PlanRequirements()
 
     @property
     def id(self) -> str:
@@ -120,7 +152,7 @@ class ResponseStore:
 
     def generation_ids(self, owner: str) -> list[str]:
         """The ids of an owner's requests."""
-        column = "json_extract(CAST(request AS TEXT), '$.generation_id')"
+        column = "json_extract(CAST(request AS TEXT), '$[0].generation_id')"
         with self._file.transaction() as connection:
             query = f"SELECT {column} FROM responses WHERE owner = ?"
             return [name for (name,) in connection.execute(query, (owner,))]
@@ -133,13 +165,13 @@ class ResponseStore:
             "owner": stored.owner,
             "created_at": stored.created_at,
             "text": text,
-            "words": text.casefold(),
+            "folded_text": text.casefold(),
             "status": stored.status,
             "key": stored.request.key,
             "body": stored.body_hash,
             "resumable": stored.resumable,
             "settled": False,
-            "request": _dump_request(stored),
+            "request": orjson.dumps([dump_request(stored.request), stored.fields]),
             "events": stored.events,
         }
         columns, values = ", ".join(row), ", ".join("?" * len(row))
@@ -199,33 +231,11 @@ class ResponseStore:
 def _contains(words: str) -> tuple[str, list[str]]:
     """The condition of an owner's requests that contain all words, and the words."""
     terms = words.casefold().split()
-    return " AND ".join(["owner = ?", *["instr(words, ?) > 0"] * len(terms)]), terms
-
-
-def _dump_request(stored: StoredResponse) -> bytes:
-    request = stored.request
-    return orjson.dumps(
-        {
-            "generation_id": request.generation_id,
-            "text": request.text,
-            "input_images": stored.input_images,
-            "options": request.options.model_dump(),
-            "fields": stored.fields,
-        }
-    )
+    return " AND ".join(["owner = ?", *["instr(folded_text, ?) > 0"] * len(terms)]), terms
 
 
 def _from_row(row: Sequence[Any], images: ImageStore) -> StoredResponse:
-    owner, content, status, events, key, body_hash, resumable = row
-    record = orjson.loads(content)
-    request = GenerationRequest(
-        record["text"],
-        tuple(LazyImage(images, sha256) for sha256 in record["input_images"]),
-        GenerationOptions.model_validate(record["options"]),
-        channel="service",
-        generation_id=record["generation_id"],
-        key=key,
-    )
-    return StoredResponse(
-        owner, request, record["fields"], status, events, body_hash, bool(resumable)
-    )
+    owner, content, status, events, body_hash, resumable = row
+    dumped, fields = orjson.loads(content)
+    request = load_request(dumped, images)
+    return StoredResponse(owner, request, fields, status, events, body_hash, bool(resumable))

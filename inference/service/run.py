@@ -1,8 +1,7 @@
 """A generation as the service sees it: its request, its events so far, and who follows them."""
 
 import asyncio
-import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -10,22 +9,10 @@ from time import monotonic
 
 from warehouse import EncodedImage, ImageStore
 
-from ..events import (
-    Ending,
-    ImageGenerated,
-    PlanReady,
-    RunEvent,
-    RunTerminated,
-    TrajectoryFailed,
-    load_events,
-)
+from ..events import Ending, ImageGenerated, RunEvent, RunTerminated, TrajectoryFailed, load_events
 from ..http.errors import APIError, bad_request, unavailable
-from ..roles import PlanStep
-from .request_parsing import plan_requirements
 from .response_store import StoredResponse
 from .responses.response_builder import ResponseBuilder
-
-_CHARACTERS_PER_TOKEN = 4
 
 CANCELLED = RunTerminated("cancelled", "it was cancelled", resumable=False)
 ABANDONED = RunTerminated("cancelled", "the client disconnected")
@@ -130,20 +117,6 @@ class GenerationRun:
                 return APIError(HTTPStatus.GATEWAY_TIMEOUT, reason, "interrupted", retry=False)
         return None
 
-    def unmet_requirement(self, event: PlanReady) -> TrajectoryFailed | None:
-        """The end of a generation whose plan does not meet a demand of its request."""
-        demands = self.stored.fields.get("requirements") or plan_requirements()
-        steps, allowed = event.plan.steps, demands["max_tokens"]
-        if (param := demands["image_param"]) and all(step.prompt is None for step in steps):
-            reason = f"{param}: the plan has no picture; describe one"
-            return TrajectoryFailed(reason, refused=True)
-        tokens = event.call.output_tokens or _estimate_tokens(steps)
-        if allowed is None or tokens <= allowed:
-            return None
-        had = f"the plan has {tokens} tokens, more than {allowed}"
-        reason = f"{demands['tokens_param']}: {had}; texts are not cut"
-        return TrajectoryFailed(reason, refused=True)
-
     def build_response(self) -> ResponseBuilder:
         builder = ResponseBuilder(self.stored)
         for event in self.events:
@@ -177,9 +150,3 @@ class GenerationRun:
             self.termination = termination
             if self._task:
                 self._task.cancel()
-
-
-def _estimate_tokens(steps: Sequence[PlanStep]) -> int:
-    """For backends that count no tokens."""
-    texts = [step.text for step in steps]
-    return math.ceil(sum(map(len, texts)) / _CHARACTERS_PER_TOKEN)

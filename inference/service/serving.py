@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from http import HTTPStatus
 from typing import Any, Literal
 
 from fastapi import Request, Response
+from pydantic import BaseModel
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import AppStatus
 from starlette.types import Message, Receive, Scope, Send
@@ -23,8 +25,8 @@ from ..http.body_reader import BodyReader
 from ..http.errors import APIError, Model, bad_request
 from ..http.server import run_while_connected
 from .request_manager import RequestManager
-from .request_parsing import Json, RequestParser
-from .response_store import StoredResponse
+from .request_parsing import DEFAULT_MODEL, Json, RequestParser
+from .response_store import PlanRequirements, StoredResponse
 from .run import GenerationRun
 from .settings import ServiceSettings
 
@@ -32,6 +34,9 @@ JSON = "application/json"
 
 Order = Literal["asc", "desc"]
 Endpoint = Callable[..., Awaitable[Response]]
+
+SANDBOX_HEADERS = {"Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"}
+"""Of files: opened in place, they must not run as a page of this origin."""
 
 _MAX_KEY_LENGTH = 255
 
@@ -79,15 +84,28 @@ class GenerationServing:
         return answer
 
     async def open(
-        self, request: Request, body: bytes, generation: GenerationRequest, fields: Json
+        self,
+        request: Request,
+        body: bytes,
+        generation: GenerationRequest,
+        model: str | None,
+        requirements: PlanRequirements,
+        **fields: object,
     ) -> GenerationRun:
-        """See `RequestManager.open`; `fields`: see `StoredResponse`."""
+        """See `RequestManager.open`; `fields`: those of `StoredResponse.fields` that are set."""
         key = request.headers.get("idempotency-key") or None
         if key and len(key) > _MAX_KEY_LENGTH:
             raise bad_request(f"the Idempotency-Key has more than {_MAX_KEY_LENGTH} characters")
         body_hash = await asyncio.to_thread(_hash, request.url.path, body) if key else ""
-        generation = replace(generation, key=key)
-        row = StoredResponse(owner_of(request), generation, fields, body_hash=body_hash)
+        common = {"created_at": int(time.time()), "model": model or DEFAULT_MODEL}
+        defaults = {"background": False, "metadata": {}, "store": True}
+        row = StoredResponse(
+            owner_of(request),
+            replace(generation, key=key),
+            common | defaults | fields,
+            body_hash=body_hash,
+            requirements=requirements,
+        )
         return await self.manager.open(row)
 
     async def stream(self, run: GenerationRun, chunks: AsyncIterator[bytes]) -> Response:
@@ -148,7 +166,25 @@ async def load_images(images: Iterable[EncodedImage]) -> None:
         raise APIError(HTTPStatus.GONE, "an image of this response is missing") from None
 
 
-def page_of(items: list[Json], after: str | None, limit: int, kind: str) -> Json:
+class Page(BaseModel):
+    """A page of a list."""
+
+    object: Literal["list"] = "list"
+    data: list[Json]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class Deleted(BaseModel):
+    """What was deleted."""
+
+    id: str
+    object: Literal["response", "file"]
+    deleted: Literal[True] = True
+
+
+def page_of(items: list[Json], after: str | None, limit: int, kind: str) -> Page:
     """A page of a list of OpenAI's; APIError: there is no item with the id `after`."""
     if after is not None:
         ids = [item["id"] for item in items]
@@ -157,8 +193,7 @@ def page_of(items: list[Json], after: str | None, limit: int, kind: str) -> Json
         items = items[ids.index(after) + 1 :]
     page = items[:limit]
     ids = [item["id"] for item in page] or [None]
-    more = {"first_id": ids[0], "last_id": ids[-1], "has_more": len(items) > limit}
-    return {"object": "list", "data": page, **more}
+    return Page(data=page, first_id=ids[0], last_id=ids[-1], has_more=len(items) > limit)
 
 
 def owner_of(request: Request) -> str:

@@ -10,7 +10,7 @@ from warehouse import ImageStore
 from ...events import LazyImage
 from ..request_parsing import Json
 from ..response_store import StoredResponse
-from ..serving import Order, page_of
+from ..serving import Order, Page, page_of
 from .protocol import InputImage, InputImageCall, Item, ItemReference, Part, item_param, part_param
 
 WITH_IMAGES = "message.input_image.image_url"
@@ -30,7 +30,7 @@ def list_items(
     after: str | None = None,
     limit: int = 20,
     order: Order = "desc",
-) -> Json:
+) -> Page:
     """A page of a request's items. `images`: with images, from this store.
 
     Raises:
@@ -41,7 +41,7 @@ def list_items(
     if order == "desc":
         items.reverse()
     page = page_of(items, after, limit, "item")
-    return page | {"data": [_with_images(item, images) for item in page["data"]]}
+    return page.model_copy(update={"data": [_with_images(item, images) for item in page.data]})
 
 
 def _item(item: Item, param: str, images: Mapping[str, str]) -> Json:

@@ -25,13 +25,12 @@ from ..request_parsing import (
     ConversationTurn,
     ImageRef,
     ImageURL,
-    Json,
     Metadata,
     RequestOptions,
     RequestPart,
     Role,
-    plan_requirements,
 )
+from ..response_store import PlanRequirements
 
 
 class InputText(RequestPart):
@@ -169,11 +168,11 @@ class ResponsesRequest(ConversationRequest):
     def image_tool(self) -> ImageTool:
         return self.tools[0] if self.tools else ImageTool(type="image_generation")
 
-    def requirements(self) -> Json:
+    def requirements(self) -> PlanRequirements:
         """What it demands of the plan."""
         forced = self.tool_choice not in (None, "auto")
         image_param = "tool_choice" if forced else None
-        return plan_requirements(self.max_output_tokens, "max_output_tokens", image_param)
+        return PlanRequirements(self.max_output_tokens, "max_output_tokens", image_param)
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
@@ -189,7 +188,7 @@ class AttemptModel(BaseModel):
     iteration: int
     prompt: str
     seed: int
-    picture: str = Field(description="sha256 of the image")
+    image: str = Field(description="Its sha256")
     seconds: float = Field(description="Of the generator's call")
     accepted: bool | None
     reasoning: str | None
@@ -201,10 +200,10 @@ class StepModel(BaseModel):
 
     number: int
     name: str
-    words: str = Field(description="Its text")
+    text: str
     prompt: str | None = Field(description="null: text only")
-    begun: bool
-    picture: str | None = Field(description="sha256 of the chosen image")
+    started: bool
+    image: str | None = Field(description="sha256 of the chosen one")
     iteration: int | None = Field(description="Of the chosen attempt")
     accepted: bool | None
     attempts: list[AttemptModel]
@@ -255,11 +254,11 @@ class GenerationModel(BaseModel):
     error: str | None
     queue: QueueModel | None = Field(description="null: it does not wait for others (any more)")
     versions: dict[str, str] = Field(description="planner, generator and critic that made it")
-    rules: dict[str, Any] = Field(description="Options of the loop")
+    options: dict[str, Any] = Field(description="Options of the loop")
     completed_at: float | None = Field(description="Seconds since 1970; null: it was not completed")
     wasted_draws: int = Field(description="Images that were generated ahead and not needed")
     text: str
-    given: list[str] = Field(description="sha256 of the images given with the request")
+    input_images: list[str] = Field(description="sha256 of the images given with the request")
     simulation: SimulationModel | None = Field(
         description="null: an image model draws, or it is not known yet"
     )

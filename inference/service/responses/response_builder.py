@@ -1,7 +1,4 @@
-"""A generation's Response at any moment, as JSON; the field `interleave` is ours.
-
-Fields are in the order in which OpenAI's own classes have them.
-"""
+"""A generation's Response at any moment, as JSON; the field `interleave` is ours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,28 +36,6 @@ _STATUS = {
     "failed": "failed",
     "interrupted": "failed",
 }
-_FIELDS = [
-    "id",
-    "created_at",
-    "error",
-    "incomplete_details",
-    "instructions",
-    "metadata",
-    "model",
-    "object",
-    "output",
-    "parallel_tool_calls",
-    "tool_choice",
-    "tools",
-    "background",
-    "completed_at",
-    "max_output_tokens",
-    "previous_response_id",
-    "status",
-    "usage",
-    "store",
-    "interleave",
-]
 
 
 @dataclass
@@ -174,10 +149,11 @@ class ResponseBuilder:
         """The Response so far; `with_images`: with the chosen images, in base64."""
         status = _STATUS[self.status]
         code = "invalid_prompt" if self.status == "refused" else "server_error"
-        response = {
+        repeated = {name: value for name, value in self.stored.fields.items() if name != "input"}
+        return {
             "tool_choice": "auto",
             "tools": [],
-            **self.stored.fields,
+            **repeated,
             "id": self.stored.id,
             "created_at": self.stored.created_at,
             "error": {"code": code, "message": self.error} if status == "failed" else None,
@@ -191,7 +167,6 @@ class ResponseBuilder:
             "usage": self.usage.responses(),
             "interleave": self.interleave(),
         }
-        return {name: response[name] for name in _FIELDS if name in response}
 
     def interleave(self) -> Json:
         """The field `interleave`: planned steps, attempts and verdicts; see `GenerationModel`."""
@@ -204,11 +179,11 @@ class ResponseBuilder:
             "error": self.error or None,
             "queue": self.queue,
             "versions": self._versions,
-            "rules": self.stored.request.options.model_dump(),
+            "options": self.stored.request.options.model_dump(),
             "completed_at": self._completed_at,
             "wasted_draws": self.wasted_draws,
             "text": self.stored.request.text,
-            "given": self.stored.input_images,
+            "input_images": self.stored.input_images,
             "simulation": _simulation(self.state.scope),
             "reasoning": plan.reasoning if plan else "",
             "usage": self.usage.by_role(),
@@ -290,10 +265,10 @@ def _step(step: PlanStep, state: StepView | None) -> Json:
     return {
         "number": step.step_number,
         "name": step.step_name,
-        "words": state.text,
+        "text": state.text,
         "prompt": step.prompt,
-        "begun": state.finished or bool(state.attempts),
-        "picture": chosen.image.sha256 if chosen else None,
+        "started": state.finished or bool(state.attempts),
+        "image": chosen.image.sha256 if chosen else None,
         "iteration": chosen.iteration if chosen else None,
         "accepted": chosen.accepted if chosen and chosen.verdict else without_choice,
         "attempts": [
@@ -308,7 +283,7 @@ def draw_fields(attempt: AttemptView) -> Json:
         "iteration": attempt.iteration,
         "prompt": attempt.prompt,
         "seed": attempt.seed,
-        "picture": attempt.image.sha256,
+        "image": attempt.image.sha256,
         "seconds": attempt.seconds,
     }
 

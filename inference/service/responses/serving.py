@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,16 +18,9 @@ from ...generation.requests import GenerationRequest
 from ...http.errors import APIError, bad_request, not_found
 from ..files import FileStore
 from ..openapi import describe_body, describe_response
-from ..request_parsing import (
-    DEFAULT_MODEL,
-    ConversationTurn,
-    ImageRef,
-    Json,
-    RequestOptions,
-    current_turn,
-)
+from ..request_parsing import ConversationTurn, ImageRef, Json, RequestOptions, current_turn
 from ..run import GenerationRun
-from ..serving import JSON, GenerationServing, Order, load_images, owner_of
+from ..serving import JSON, Deleted, GenerationServing, Order, Page, load_images, owner_of
 from .input_items import WITH_IMAGES, items_to_store, list_items
 from .protocol import ResponsesRequest
 from .streaming_events import EventsHeader, ResponseEventEncoder
@@ -45,21 +37,20 @@ class ResponsesServing(GenerationServing):
 
     def add_routes(self, app: FastAPI) -> None:
         path = "/v1/responses/{response_id}"
+        response = describe_response("InterleavedResponse")
         streamed = describe_response("InterleavedResponse", stream=True)
         body = describe_body(ResponsesRequest)
         add_create = app.post("/v1/responses", responses=streamed, openapi_extra=body)
         add_create(self.rate_limited(self.create_response))
         app.get(path, responses=streamed)(self.retrieve_response)
-        app.delete(path, responses=describe_response("Deleted"))(self.delete_response)
-        cancelled = describe_response("InterleavedResponse")
-        app.post(f"{path}/cancel", responses=cancelled)(self.cancel_response)
-        items = describe_response("ItemList")
-        app.get(f"{path}/input_items", responses=items)(self.list_input_items)
+        app.delete(path)(self.delete_response)
+        app.post(f"{path}/cancel", responses=response)(self.cancel_response)
+        app.get(f"{path}/input_items", responses={200: {"model": Page}})(self.list_input_items)
 
     async def create_response(self, request: Request, own_events: EventsHeader = False) -> Response:
         """Start a request; answer with its stream, its end, or at once if in the background."""
         api_request, body = await self.read(request, ResponsesRequest)
-        run = await self.open(request, body, *await self._parse(api_request, owner_of(request)))
+        run = await self._open(request, api_request, body)
         if api_request.stream:
             return await self.stream(run, _chunks(run, own_events=own_events))
         if not api_request.background:
@@ -85,11 +76,11 @@ class ResponsesServing(GenerationServing):
         await self.manager.cancel(response_id, owner_of(request))
         return await self.retrieve_response(request, response_id)
 
-    async def delete_response(self, request: Request, response_id: str) -> Json:
+    async def delete_response(self, request: Request, response_id: str) -> Deleted:
         """Delete a Response and the content of its generation."""
         if not await self.manager.delete(response_id, owner_of(request)):
             raise not_found(f"there is no response {response_id}", "response_id")
-        return {"id": response_id, "object": "response", "deleted": True}
+        return Deleted(id=response_id, object="response")
 
     async def list_input_items(
         self,
@@ -109,7 +100,7 @@ class ResponsesServing(GenerationServing):
             page = await asyncio.to_thread(list_items, run.stored, images, after, limit, order)
         except BadImageError:
             raise APIError(HTTPStatus.GONE, "an image of this request is missing") from None
-        return Response(orjson.dumps(page), media_type=JSON)
+        return Response(page.model_dump_json(), media_type=JSON)
 
     async def _find(self, request: Request, response_id: str) -> GenerationRun:
         run = await self.manager.find(response_id, owner_of(request))
@@ -117,34 +108,35 @@ class ResponsesServing(GenerationServing):
             raise not_found(f"there is no response {response_id}", "response_id")
         return run
 
-    async def _parse(self, request: ResponsesRequest, owner: str) -> tuple[GenerationRequest, Json]:
-        if request.background and request.store is False:
+    async def _open(self, request: Request, sent: ResponsesRequest, body: bytes) -> GenerationRun:
+        if sent.background and sent.store is False:
             raise bad_request("a request in the background has to be stored", "store")
-        turns = request.turns()
+        turns, owner = sent.turns(), owner_of(request)
         generation = await self.parser.parse(
             turns,
-            request.model,
-            request.interleave or RequestOptions(),
+            sent.model,
+            sent.interleave or RequestOptions(),
             "input",
-            await self._previous_images(request.previous_response_id, owner),
+            await self._previous_images(sent.previous_response_id, owner),
             partial(self._load_stored, owner),
         )
-        request.image_tool.check_images(len(generation.images))
-        fields = {
-            "created_at": int(time.time()),
-            "input": items_to_store(request.input, _images_by_place(turns, generation)),
-            "model": request.model or DEFAULT_MODEL,
-            "background": bool(request.background),
-            "instructions": request.instructions,
-            "max_output_tokens": request.max_output_tokens,
-            "metadata": request.metadata or {},
-            "previous_response_id": request.previous_response_id,
-            "requirements": request.requirements(),
-            "store": request.store is not False,
-            "tool_choice": _choice(request),
-            "tools": [tool.model_dump(exclude_none=True) for tool in request.tools or ()],
-        }
-        return generation, fields
+        sent.image_tool.check_images(len(generation.images))
+        return await self.open(
+            request,
+            body,
+            generation,
+            sent.model,
+            sent.requirements(),
+            input=items_to_store(sent.input, _images_by_place(turns, generation)),
+            background=bool(sent.background),
+            instructions=sent.instructions,
+            max_output_tokens=sent.max_output_tokens,
+            metadata=sent.metadata or {},
+            previous_response_id=sent.previous_response_id,
+            store=sent.store is not False,
+            tool_choice=_choice(sent),
+            tools=[tool.model_dump(exclude_none=True) for tool in sent.tools or ()],
+        )
 
     async def _previous_images(
         self, response_id: str | None, owner: str

@@ -115,7 +115,7 @@ class ResponseEventEncoder:
             {
                 "number": step.step_number,
                 "name": step.step_name,
-                "words": StepView(step).text,
+                "text": StepView(step).text,
                 "has_image": step.prompt is not None,
             }
             for step in event.plan.steps

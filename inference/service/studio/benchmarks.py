@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime, BaseModel, Field
@@ -12,7 +12,6 @@ from schemas.benchmarks import BENCHMARK_RESULTS
 from warehouse import Home
 
 from ...http.errors import bad_request, not_found
-from ..openapi import ErrorBody
 
 # The names of one run or of two -> an HTML page that needs nothing else.
 ReportRenderer = Callable[[Sequence[str]], str]
@@ -57,8 +56,7 @@ class BenchmarkRunList(BaseModel):
 
 def benchmark_router(home: Home, render: ReportRenderer) -> APIRouter:
     """The routes; they read the lake, which the service's requests never change there."""
-    errors: dict[int | str, dict[str, Any]] = {"default": {"model": ErrorBody}}
-    router = APIRouter(prefix="/studio/benchmarks", tags=["studio"], responses=errors)
+    router = APIRouter(prefix="/studio/benchmarks", tags=["studio"])
 
     @router.get("")
     def runs() -> BenchmarkRunList:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import AwareDatetime, BaseModel, Field
@@ -18,7 +18,6 @@ from ...backends.providers.budget import SpendingFile
 from ...backends.providers.settings import BudgetSettings
 from ...calls.ask import call_id
 from ...calls.call_index import CallKey
-from ..openapi import ErrorBody
 from ..response_store import ResponseStore
 from ..serving import owner_of
 
@@ -63,8 +62,7 @@ def costs_router(
     Args:
         own: a key sees the costs of its own requests, as there are others.
     """
-    errors: dict[int | str, dict[str, Any]] = {"default": {"model": ErrorBody}}
-    router = APIRouter(prefix="/studio", tags=["studio"], responses=errors)
+    router = APIRouter(prefix="/studio", tags=["studio"])
     reader = asyncio.Semaphore(1)
 
     @router.get("/costs")

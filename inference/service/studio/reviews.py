@@ -19,8 +19,8 @@ from warehouse import Home
 from ...http.body_reader import BodyReader
 from ...http.errors import APIError, RequestModel, bad_request, not_found
 from ...review_log import USER_REQUESTS, add_review, current_reviews
-from ..openapi import ErrorBody, describe_body
-from .router import IMAGE_RESPONSE, Sha256, image_response
+from ..openapi import IMAGE_FILE, describe_body
+from .router import Sha256, image_response
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
 _READERS = 4  # reads of the lake at the same time
@@ -117,8 +117,7 @@ class StoredReview(BaseModel):
 
 def review_router(home: Home, bodies: BodyReader) -> APIRouter:
     """The routes. The lake is read in threads, few at a time; reviews are written one by one."""
-    errors: dict[int | str, dict[str, Any]] = {"default": {"model": ErrorBody}}
-    router = APIRouter(prefix="/studio/reviews", tags=["studio"], responses=errors)
+    router = APIRouter(prefix="/studio/reviews", tags=["studio"])
     readers, writer = asyncio.Semaphore(_READERS), asyncio.Lock()
 
     async def read(work: Callable[..., T], *args: object) -> T:
@@ -145,7 +144,7 @@ def review_router(home: Home, bodies: BodyReader) -> APIRouter:
         """Attempts of a shard on which the reviewer has given no verdict."""
         return await read(_queue, shard, reviewer.strip(), _position(after))
 
-    @router.get("/{shard}/pictures/{sha256}", response_class=Response, responses=IMAGE_RESPONSE)
+    @router.get("/{shard}/pictures/{sha256}", response_class=Response, responses=IMAGE_FILE)
     async def picture(shard: ShardName, sha256: Sha256) -> Response:
         """An image of the attempts of a shard."""
         return await read(_picture, shard, sha256)

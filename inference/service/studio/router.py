@@ -16,11 +16,11 @@ from warehouse import ImageStore
 from ...generation.html_export import generation_html, generation_markdown, generation_zip
 from ...generation.trajectory_view import TrajectoryView
 from ...http.errors import APIError, not_found
-from ..openapi import ErrorBody
+from ..openapi import IMAGE_FILE, describe_file
 from ..request_parsing import DEFAULT_MODEL
 from ..response_store import ResponseStore, StoredResponse
 from ..run import GenerationRun
-from ..serving import owner_of
+from ..serving import SANDBOX_HEADERS, owner_of
 
 STATIC_FOLDER = FilePath(__file__).parent / "static"
 
@@ -48,20 +48,10 @@ _IMAGE_HEADERS = {
     "Vary": "Authorization",
     "X-Content-Type-Options": "nosniff",
 }
-# Opened in place, a file must not run as a page of this origin.
-_EXPORT_HEADERS = {"Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"}
 
-_Responses = dict[int | str, dict[str, Any]]
 FileType = Literal["html", "md", "zip"]
 
 
-def _file_response(*media_types: str) -> _Responses:
-    """OpenAPI description of a route that answers with a file."""
-    schema = {"schema": {"type": "string", "format": "binary"}}
-    return {200: {"description": "The file", "content": dict.fromkeys(media_types, schema)}}
-
-
-IMAGE_RESPONSE = _file_response("image/png", "image/jpeg", "image/webp")
 ResponseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 
@@ -83,7 +73,7 @@ class GenerationSummary(_Generation):
     """An entry in the list of earlier responses."""
 
     cover: str | None = Field(description="sha256 of its last image; null: it has none")
-    pictures: int = Field(description="Number of its images")
+    images: int = Field(description="Number of its images")
     model: str = Field(description="The request's model, which says who answered")
     reason: str | None = Field(description="Why it was refused, or failed; null: it was not")
 
@@ -106,7 +96,7 @@ class FollowedGeneration(BaseModel):
 class StoredGeneration(_Generation):
     """An earlier response, without the bytes of its images."""
 
-    given: list[str] = Field(description="sha256 of the input images")
+    input_images: list[str] = Field(description="sha256 of the input images")
     follows: FollowedGeneration | None = Field(
         description="The response of its `previous_response_id`; null: none, or it was deleted"
     )
@@ -130,8 +120,7 @@ def add_studio_routes(app: FastAPI, images: ImageStore, store: ResponseStore) ->
 
 
 def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
-    errors: _Responses = {"default": {"model": ErrorBody, "description": "Error"}}
-    router = APIRouter(prefix="/studio", tags=["studio"], responses=errors)
+    router = APIRouter(prefix="/studio", tags=["studio"])
 
     def find(request: Request, response_id: str) -> StoredResponse:
         stored = store.get(response_id, owner_of(request))
@@ -142,20 +131,20 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
     @router.get("/generations")
     def generations(
         request: Request,
-        words: Annotated[str, Query(max_length=200)] = "",
+        query: Annotated[str, Query(max_length=200)] = "",
         offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
     ) -> GenerationList:
-        """Earlier responses whose requests contain these words, newest first."""
-        found = store.search(owner_of(request), words, _PAGE_SIZE + 1, offset)
+        """Earlier responses whose requests contain all words of `query`, newest first."""
+        found = store.search(owner_of(request), query, _PAGE_SIZE + 1, offset)
         next_offset = offset + _PAGE_SIZE if len(found) > _PAGE_SIZE else None
         summaries = [_summary(stored, images) for stored in found[:_PAGE_SIZE]]
-        total = store.count(owner_of(request), words)
+        total = store.count(owner_of(request), query)
         return GenerationList(generations=summaries, total=total, next_offset=next_offset)
 
     @router.get(
         "/generations/{response_id}.{ending}",
         response_class=Response,
-        responses=_file_response("text/html", "text/markdown", "application/zip"),
+        responses=describe_file("text/html", "text/markdown", "application/zip"),
     )
     def export(request: Request, response_id: ResponseId, ending: FileType) -> Response:
         """A response as one HTML file, as Markdown, or as a ZIP of both with its images."""
@@ -166,17 +155,18 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         """An earlier response."""
         stored = find(request, response_id)
         response = GenerationRun.restore(stored, images).build_response().response()
-        given = stored.input_images
         previous = store.get(stored.fields.get("previous_response_id") or "", stored.owner)
         follows = FollowedGeneration(**_fields(previous)) if previous else None
-        return StoredGeneration(**_fields(stored), given=given, follows=follows, response=response)
+        return StoredGeneration(
+            **_fields(stored), input_images=stored.input_images, follows=follows, response=response
+        )
 
     @router.get(
         "/generations/{response_id}/pictures/{sha256}",
         response_class=Response,
-        responses=IMAGE_RESPONSE,
+        responses=IMAGE_FILE,
     )
-    def picture(request: Request, response_id: ResponseId, sha256: Sha256) -> Response:
+    def image(request: Request, response_id: ResponseId, sha256: Sha256) -> Response:
         """An image that was given with a request, or generated for it."""
         stored = find(request, response_id)
         generated = (image.sha256 for image in GenerationRun.restore(stored, images).images)
@@ -209,7 +199,7 @@ def _summary(stored: StoredResponse, images: ImageStore) -> GenerationSummary:
     return GenerationSummary(
         **_fields(stored),
         cover=cover,
-        pictures=len(state.images),
+        images=len(state.images),
         model=model,
         reason=reason if stored.status in ("refused", "failed") else None,
     )
@@ -230,5 +220,5 @@ def _download(stored: StoredResponse, file_type: FileType, images: ImageStore) -
     except BadImageError as error:
         raise APIError(HTTPStatus.GONE, "An image of this response is missing.") from error
     attachment = f'attachment; filename="story-{stored.id}.{file_type}"'
-    headers = {"Content-Disposition": attachment, **_EXPORT_HEADERS}
+    headers = {"Content-Disposition": attachment, **SANDBOX_HEADERS}
     return Response(content, media_type=media_type, headers=headers)

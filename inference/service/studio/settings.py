@@ -1,7 +1,7 @@
 """What a request may ask for here: the page offers it and checks it before sending."""
 
 import asyncio
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -13,7 +13,6 @@ from ...generation.requests import GenerationOptions
 from ...http.errors import unavailable
 from ...roles import max_reference_images
 from ...settings import LoopSettings
-from ..openapi import ErrorBody
 from ..request_manager import RequestManager
 from ..request_parsing import available_models
 
@@ -59,8 +58,7 @@ class StudioSettings(BaseModel):
 
 def settings_router(manager: RequestManager, defaults: LoopSettings) -> APIRouter:
     """The route, which needs no key: it says no more than the OpenAPI document and `/ready`."""
-    errors: dict[int | str, dict[str, Any]] = {"default": {"model": ErrorBody}}
-    router = APIRouter(prefix="/studio", tags=["studio"], responses=errors)
+    router = APIRouter(prefix="/studio", tags=["studio"])
     options = GenerationOptions.model_validate(defaults.model_dump())
 
     @router.get("/settings")

@@ -32,7 +32,7 @@ def test_a_message_is_markdown_with_images(client):
     assert images_in(choice.message.content) == images_of(client.responses.create(input=SNOWMAN))
     assert all(name.strip() for name, _ in _MARKDOWN_IMAGE.findall(choice.message.content))
     steps = completion.interleave["steps"]
-    assert all(step["words"] in choice.message.content for step in steps)
+    assert all(step["text"] in choice.message.content for step in steps)
 
 
 def test_a_stream_adds_up_to_the_message(client):
@@ -72,7 +72,7 @@ def test_a_conversation_continues_from_its_last_image(client):
     answer = first.choices[0].message
     messages = [user(HOUSE), answer, user("Add a yellow sun")]
     second = client.chat.completions.create(model="interleave", messages=messages)
-    assert second.interleave["given"] == [images_in(answer.content)[-1].sha256]
+    assert second.interleave["input_images"] == [images_in(answer.content)[-1].sha256]
     assert second.interleave["text"] == "<image>\nAdd a yellow sun"
 
 

@@ -33,14 +33,14 @@ def test_an_image_is_edited_by_its_id(client, snowman):
     reference = {"type": "image_generation_call", "id": calls_of(snowman)[1].id}
     for items in ([reference, ADD_SUN], [ADD_SUN, reference]):
         edited = client.responses.create(input=items)
-        assert edited.interleave["given"] == [images_of(snowman)[1].sha256]
+        assert edited.interleave["input_images"] == [images_of(snowman)[1].sha256]
         assert edited.interleave["text"] == "<image>\nAdd a yellow sun"
 
 
 def test_a_named_image_replaces_the_last_one_of_the_previous_response(client, snowman):
     reference = {"type": "image_generation_call", "id": calls_of(snowman)[0].id}
     edited = client.responses.create(input=[ADD_SUN, reference], previous_response_id=snowman.id)
-    assert edited.interleave["given"] == [images_of(snowman)[0].sha256]
+    assert edited.interleave["input_images"] == [images_of(snowman)[0].sha256]
 
 
 def test_a_conversation_keeps_its_image_over_an_answer_in_words(client):
@@ -49,14 +49,14 @@ def test_a_conversation_keeps_its_image_over_an_answer_in_words(client):
     words = client.responses.create(input="Describe this picture in words", **more)
     assert [item.type for item in words.output] == ["message"]
     edited = client.responses.create(input="Add a yellow sun", previous_response_id=words.id)
-    assert edited.interleave["given"] == [images_of(house)[-1].sha256]
+    assert edited.interleave["input_images"] == [images_of(house)[-1].sha256]
 
 
 def test_items_of_earlier_answers_may_be_references(client, snowman):
     """As the AI SDK sends them."""
     items = [{"type": "item_reference", "id": item.id} for item in snowman.output]
     edited = client.responses.create(input=[{"role": "user", "content": SNOWMAN}, *items, ADD_SUN])
-    assert edited.interleave["given"] == [images_of(snowman)[-1].sha256]
+    assert edited.interleave["input_images"] == [images_of(snowman)[-1].sha256]
     listed = client.responses.input_items.list(edited.id, order="asc").data
     assert [item.id for item in listed][1:-1] == [item.id for item in snowman.output]
 
@@ -136,4 +136,4 @@ def test_large_images_arrive_complete(client, form):
         create = partial(client.responses.create, input=[item, ADD_SUN])
     key = {"Idempotency-Key": f"large {form}"}
     first, again = create(extra_headers=key), create(extra_headers=key)
-    assert first.interleave["given"] == [image.sha256] and again.id == first.id
+    assert first.interleave["input_images"] == [image.sha256] and again.id == first.id

@@ -27,7 +27,7 @@ def test_an_uploaded_image_is_edited(client, house):
         {"type": "input_text", "text": "Add a yellow sun"},
     ]
     response = client.responses.create(input=[{"role": "user", "content": content}])
-    assert response.interleave["given"] == [house.sha256]
+    assert response.interleave["input_images"] == [house.sha256]
     (item,) = client.responses.input_items.list(response.id).data
     assert item.content[0].file_id == file.id
     assert client.files.content(file.id).read() == house.data
@@ -40,7 +40,7 @@ def test_an_uploaded_image_is_edited(client, house):
     with pytest.raises(openai.BadRequestError) as error:
         client.responses.create(input=[{"role": "user", "content": content}])
     assert error.value.param == "input.0.content.0.file_id"
-    assert client.responses.retrieve(response.id).interleave["given"] == [house.sha256]
+    assert client.responses.retrieve(response.id).interleave["input_images"] == [house.sha256]
 
 
 def test_files_are_listed_in_pages(client, house):

@@ -49,7 +49,7 @@ def test_an_edit_begins_with_the_images_of_the_form(client, house):
     given = decode_image(client.images.generate(prompt=HOUSE).data[0].b64_json).sha256
     for files in (house, [house]):
         answer = client.images.edit(image=files, prompt="Add a yellow sun")
-        assert answer.interleave["given"] == [given]
+        assert answer.interleave["input_images"] == [given]
         assert decode_image(answer.data[0].b64_json).sha256 != given
 
 

@@ -7,7 +7,7 @@ import openai
 import pytest
 from PIL import Image
 
-from inference.service.request_parsing import plan_requirements
+from inference.service.response_store import PlanRequirements
 from tests.inference.service.running_service import (
     HOUSE,
     SNOWMAN,
@@ -145,7 +145,7 @@ def test_the_format_of_images(client):
     again = client.responses.create(
         input=[item.model_dump(exclude_unset=True), {"role": "user", "content": "Add a sun"}]
     )
-    assert again.interleave["given"] == [images_of(response)[0].sha256]
+    assert again.interleave["input_images"] == [images_of(response)[0].sha256]
     sizes = [
         len(images_of(client.responses.create(input=HOUSE, tools=[_jpeg(quality)]))[-1].data)
         for quality in (10, 90)
@@ -209,7 +209,7 @@ def _reject_long_plans(client):
 
 
 def test_requests_that_demand_nothing():
-    assert set(plan_requirements().values()) == {None, ""}
+    assert PlanRequirements() == PlanRequirements(None, "", None)
 
 
 def test_chat_that_is_not_stored(service, client):

@@ -47,7 +47,7 @@ def test_a_response_is_text_and_images_in_turn(service, client):
     interleave = response.interleave
     assert interleave["status"] in ("complete", "exhausted") and len(interleave["steps"]) == 4
     assert set(interleave["versions"]) == {"planner", "generator", "critic"}
-    assert [step["picture"] for step in interleave["steps"]] == [
+    assert [step["image"] for step in interleave["steps"]] == [
         image.sha256 for image in images_of(response)
     ]
     assert client.responses.retrieve(response.id) == response
@@ -55,7 +55,7 @@ def test_a_response_is_text_and_images_in_turn(service, client):
 
 def test_texts_are_separated_and_end_with_a_closing_message(client):
     response = client.responses.create(input=SNOWMAN)
-    words = [step["words"] for step in response.interleave["steps"]]
+    words = [step["text"] for step in response.interleave["steps"]]
     *texts, closing = response.output_text.split("\n\n")
     assert texts == words and closing.startswith("Done: 4 pictures.")
 
@@ -106,7 +106,7 @@ def test_every_attempt_has_an_image_and_a_verdict(client):
         for image, draw in zip(partial, draws, strict=True):
             assert draw.sequence_number == image.sequence_number + 1
             assert (image.item_id, image.partial_image_index) == (draw.item_id, draw.iteration)
-            assert decode_image(image.partial_image_b64).sha256 == draw.picture
+            assert decode_image(image.partial_image_b64).sha256 == draw.image
         rejected += sum(not event.accepted for event in verdicts)
         settled = [event for event in events if event.type == "interleave.step.settled"]
         assert len(settled) == 4
@@ -173,7 +173,7 @@ def test_a_request_continues_an_earlier_response(client):
         input="Add a yellow sun", previous_response_id=first.id, instructions="Keep it simple."
     )
     assert second.previous_response_id == first.id and second.instructions == "Keep it simple."
-    assert second.interleave["given"] == [images_of(first)[-1].sha256]
+    assert second.interleave["input_images"] == [images_of(first)[-1].sha256]
     assert second.interleave["text"].count("<image>") == 1
     assert images_of(second)
 
@@ -199,7 +199,7 @@ def test_a_conversation_continues_from_its_last_image(client):
     second = client.responses.create(
         input=[question, *answer, {"role": "user", "content": "Add a yellow sun"}]
     )
-    assert second.interleave["given"] == [images_of(first)[-1].sha256]
+    assert second.interleave["input_images"] == [images_of(first)[-1].sha256]
     assert second.interleave["text"] == "<image>\nAdd a yellow sun"
 
 
@@ -214,7 +214,7 @@ def test_options_of_a_request(client):
     image, closing = response.output[-2:]
     assert image.status == "failed" and image.result is None
     assert closing.content[0].text.startswith("Stopped at step")
-    assert response.interleave["rules"]["t_max"] == 1
+    assert response.interleave["options"]["t_max"] == 1
 
 
 def test_a_long_plan_needs_max_steps(home):

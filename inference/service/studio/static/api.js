@@ -64,20 +64,20 @@ async function messageOf(response) {
 
 const fallback = (response) => `The service returned an error (${response.status}).`;
 
-const pictures = new Map(); // address -> promise of a data URI
+const loadedImages = new Map(); // address -> promise of a data URI
 
 /**
  * A stored image as a data URI: the request of an <img> would not carry the API key.
  * @param {string} owner whose image it is: "generations/ID" or "reviews/SHARD"
  */
-export function loadPicture(owner, sha256) {
+export function loadImage(owner, sha256) {
   const path = `studio/${owner}/pictures/${encodeURIComponent(sha256)}`;
-  if (!pictures.has(path)) {
+  if (!loadedImages.has(path)) {
     const loading = fetchPicture(path);
-    pictures.set(path, loading);
-    loading.catch(() => pictures.delete(path));
+    loadedImages.set(path, loading);
+    loading.catch(() => loadedImages.delete(path));
   }
-  return pictures.get(path);
+  return loadedImages.get(path);
 }
 
 const fetchPicture = async (path) => dataUri(await (await call(path)).blob());

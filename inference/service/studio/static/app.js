@@ -2,7 +2,7 @@
 
 import { getJson } from "./api.js";
 import { listRuns, prepareBenchmarks } from "./benchmarks.js";
-import { clearStage, fillComposer, leaveStage, prepareComposer, usePicture } from "./composer.js";
+import { clearStage, fillComposer, leaveStage, prepareComposer, useImage } from "./composer.js";
 import { prepareCosts, showCosts } from "./costs.js";
 import { byId, make, setAlert } from "./dom.js";
 import { closeGenerations, listGenerations, openGenerations, prepareLibrary } from "./library.js";
@@ -85,7 +85,7 @@ async function waitForService() {
 await waitForService();
 prepareComposer();
 prepareLibrary();
-prepareViewer(usePicture);
+prepareViewer(useImage);
 prepareBenchmarks();
 prepareReview();
 prepareCosts();

@@ -35,9 +35,9 @@ export function prepareComposer() {
 }
 
 /** Fills the form, ready to be sent. */
-export function fillComposer({ text, pictures = [], options = {} }) {
+export function fillComposer({ text, inputImages = [], options = {} }) {
   byId("request").value = text;
-  setUploads(pictures);
+  setUploads(inputImages);
   setOptions(options);
   byId("settings").open = Object.keys(optionForms()[0].get()).length > 0;
   byId("request").focus();
@@ -64,18 +64,18 @@ export const compareRequest = (request) => showComposer(request, compareAgents);
 
 /**
  * Sends a request that continues from a result.
- * @param {{id: string, text: string, picture: string | null}} follows the result
+ * @param {{id: string, text: string, image: string | null}} follows the result
  */
 export function followUp(follows, text, options) {
-  const send = (moved) => start({ text, pictures: [], follows }, [{ options }], moved);
+  const send = (moved) => start({ text, inputImages: [], follows }, [{ options }], moved);
   if (byId("view-new").hidden) showComposer({ text: "", options }, send);
   else send(false);
 }
 
 /** Shows the form with an image; a text that is there is replaced by what the user types. */
-export function usePicture(picture) {
+export function useImage(image) {
   const [options, text] = [optionForms()[0].get(), byId("request").value];
-  showComposer({ text, pictures: [picture], options }, () => byId("request").select());
+  showComposer({ text, inputImages: [image], options }, () => byId("request").select());
 }
 
 /** Clears the stage, unless something is running. */
@@ -124,7 +124,7 @@ function compareAgents(replaces = false) {
 
 /** Sends what the form has. */
 const submit = (variants, replaces = false) =>
-  start({ text: byId("request").value.trim(), pictures: uploadedUris() }, variants, replaces);
+  start({ text: byId("request").value.trim(), inputImages: uploadedUris() }, variants, replaces);
 
 /**
  * Runs a request once for each variant, on the stage.
@@ -132,14 +132,14 @@ const submit = (variants, replaces = false) =>
  */
 async function start(request, variants, replaces) {
   if (stage?.controller) return showError("Another request is running. Stop it or wait for its end.");
-  const { text, pictures, follows } = request;
-  const problem = problemOf(text, pictures);
+  const { text, inputImages, follows } = request;
+  const problem = problemOf(text, inputImages);
   showError(problem);
   if (problem) return;
   const stored = byId("stored").checked;
   const views = variants.map(({ label, description }) => {
-    const shown = follows?.picture ? [follows.picture] : pictures;
-    const more = { pictures: shown, label, options: description, stored, follows };
+    const shown = follows?.image ? [follows.image] : inputImages;
+    const more = { inputImages: shown, label, options: description, stored, follows };
     return new StoryView(text, { ...more, onSuggestion: trySuggestion, onFollowUp: followUpHere });
   });
   const { elements, update } = arrange(views);
@@ -159,17 +159,17 @@ async function start(request, variants, replaces) {
 
 const trySuggestion = (text) => runRequest({ text });
 
-const followUpHere = (text, { id, text: before, picture }) =>
-  followUp({ id, text: before, picture }, text, optionForms()[0].get());
+const followUpHere = (text, { id, text: before, image }) =>
+  followUp({ id, text: before, image }, text, optionForms()[0].get());
 
 async function run(own, view, request) {
   const { signal } = own.controller;
   try {
     for await (const event of generate(request, signal)) {
-      if (event.type === "begun") begin(own, event.id);
+      if (event.type === "created") begin(own, event.id);
       const message = view.update(event);
       if (message) announce(message);
-      if (event.type === "begun") nameAddress(own);
+      if (event.type === "created") nameAddress(own);
     }
   } catch (error) {
     if (stage === own) announce(signal.aborted ? view.end("cancelled") : view.end("failed", error.message));

@@ -1,7 +1,7 @@
 // From a request to the events of its generation, live or replayed by the service.
 //
 // They are the extension's own events (`interleave.*`), with a `uri` added to
-// `interleave.attempt.drawn`, between `begun` {id}, `planning` {} and
+// `interleave.attempt.drawn`, between `created` {id}, `planning` {} and
 // `ended` {status, message, versions, seconds}. After `reconnecting` {} they begin again. While a
 // request waits, there may be `queued` {position, expected_seconds}.
 
@@ -17,9 +17,9 @@ const IMAGE_FORMATS = { iVBOR: "png", "/9j/": "jpeg", UklGR: "webp", R0lGO: "gif
 
 /**
  * Starts a generation and yields its events; a service that is restarted continues it.
- * @param {{text: string, pictures: string[], model?: string, options: object, stored: boolean,
+ * @param {{text: string, inputImages: string[], model?: string, options: object, stored: boolean,
  *   follows?: {id: string}, metadata?: object}} request
- *   pictures: data URIs; stored: it goes on when nobody listens; follows: the response before
+ *   inputImages: data URIs; stored: it goes on when nobody listens; follows: the response before
  * @param {AbortSignal} signal ends the listening
  */
 export async function* generate(request, signal) {
@@ -37,7 +37,7 @@ export async function* follow(id, signal) {
 /** Ends a generation; returns when it has ended. */
 export const cancel = (id) => post(`${pathOf(id)}/cancel`, {});
 
-/** The events, with `queued` between `begun` and what comes next. */
+/** The events, with `queued` between `created` and what comes next. */
 async function* withQueue(events) {
   let next = events.next();
   let waiting = null; // the id of a request of which nothing is known yet
@@ -51,7 +51,7 @@ async function* withQueue(events) {
     }
     if (result.done) return;
     polls = -1;
-    waiting = result.value.type === "begun" ? result.value.id : null;
+    waiting = result.value.type === "created" ? result.value.id : null;
     yield result.value;
     next = events.next();
   }
@@ -75,7 +75,7 @@ const randomKey = () =>
 
 /**
  * The events above, from the promise of a stream of the Responses API.
- * @param {boolean} joined `begun` says how many seconds ago it was
+ * @param {boolean} joined `created` says how many seconds ago it was
  */
 async function* convert(opened, joined = false) {
   const response = await opened;
@@ -83,7 +83,7 @@ async function* convert(opened, joined = false) {
   for await (const event of readEvents(response)) {
     if (event.type === "response.created") {
       const { id, created_at: created } = event.response;
-      yield { type: "begun", id, ...(joined && { seconds: timeOf(response) - created }) };
+      yield { type: "created", id, ...(joined && { seconds: timeOf(response) - created }) };
     } else if (event.type === "response.in_progress") {
       yield { type: "planning" };
     } else if (event.type === "response.image_generation_call.partial_image") {
@@ -139,19 +139,19 @@ const dataOf = (block) =>
     .map((line) => line.slice(5).trimStart())
     .join("\n");
 
-function endOf({ interleave, error, status, created_at: begun, completed_at: ended }) {
+function endOf({ interleave, error, status, created_at: started, completed_at: ended }) {
   return {
     type: "ended",
     status: interleave?.status ?? status,
     message: error?.message ?? null,
     versions: interleave?.versions ?? {},
-    seconds: ended ? ended - begun : null,
+    seconds: ended ? ended - started : null,
   };
 }
 
-const bodyOf = ({ text, pictures, model, options, stored, follows, metadata }) => ({
+const bodyOf = ({ text, inputImages, model, options, stored, follows, metadata }) => ({
   model,
-  input: [{ role: "user", content: [...pictures.map(imagePart), { type: "input_text", text }] }],
+  input: [{ role: "user", content: [...inputImages.map(imagePart), { type: "input_text", text }] }],
   stream: true,
   background: stored,
   store: stored,

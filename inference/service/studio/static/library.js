@@ -1,7 +1,7 @@
 // Earlier responses: search, open, run again, delete.
 
 import { announce } from "./announcer.js";
-import { call, getJson, loadPicture } from "./api.js";
+import { call, getJson, loadImage } from "./api.js";
 import { arrange } from "./comparison.js";
 import { compareRequest, followUp, runRequest, showComposer } from "./composer.js";
 import { byId, count, make, sentence } from "./dom.js";
@@ -34,7 +34,7 @@ export function prepareLibrary() {
 /** Lists the responses whose requests contain the search words, from an offset on. */
 export async function listGenerations(offset = 0) {
   const search = ++newestSearch;
-  const query = new URLSearchParams({ words: byId("words").value.trim(), offset });
+  const query = new URLSearchParams({ query: byId("words").value.trim(), offset });
   try {
     const page = await getJson(`studio/generations?${query}`);
     if (search === newestSearch) showPage(page, offset);
@@ -59,14 +59,14 @@ function resultText(total) {
   return byId("words").value.trim() ? "No matches" : "No responses yet";
 }
 
-function generationItem({ id, text, created_at: created, status, cover, pictures, model, reason }) {
+function generationItem({ id, text, created_at: created, status, cover, images, model, reason }) {
   const time = new Date(created);
   const agents = comparedModels().find((each) => each.id === model)?.title;
   const facts = make(
     "p.help",
     {},
     make("time", { dateTime: time.toISOString() }, dates.format(time)),
-    pictures ? ` · ${count(pictures, "image")}` : null,
+    images ? ` · ${count(images, "image")}` : null,
     ` · ${STATUS_NAMES[status] ?? status}`,
     agents ? " · " : null,
     agents ? make("span", {}, agents) : null,
@@ -79,7 +79,7 @@ function generationItem({ id, text, created_at: created, status, cover, pictures
 
 function coverOf(id, sha256) {
   const image = make("img", { alt: "", width: 96, height: 96 });
-  loadPicture(`generations/${id}`, sha256).then(
+  loadImage(`generations/${id}`, sha256).then(
     (uri) => (image.src = uri),
     () => {},
   );
@@ -134,18 +134,18 @@ async function showGenerations(ids, stage, signal) {
 /** A stored response, with its input images as data URIs. */
 async function loadGeneration(id) {
   const story = await getJson(`studio/generations/${encodeURIComponent(id)}`);
-  const pictures = await Promise.all(story.given.map((sha256) => loadPicture(`generations/${id}`, sha256)));
-  return { ...story, pictures };
+  const inputImages = await Promise.all(story.input_images.map((sha256) => loadImage(`generations/${id}`, sha256)));
+  return { ...story, inputImages };
 }
 
-function viewOf({ text, pictures, follows, response }) {
+function viewOf({ text, inputImages, follows, response }) {
   const { label, description } = response.metadata ?? {};
   const { model, interleave } = response;
   return new StoryView(text, {
-    ...{ pictures, follows, label, options: description },
+    ...{ inputImages, follows, label, options: description },
     onSuggestion: (other) => runRequest({ text: other }),
-    onFollowUp: (next, { id, picture }) =>
-      followUp({ id, text, picture }, next, { ...interleave.rules, model }),
+    onFollowUp: (next, { id, image }) =>
+      followUp({ id, text, image }, next, { ...interleave.options, model }),
   });
 }
 
@@ -170,10 +170,10 @@ async function followGeneration(id, view, signal) {
 export const closeGenerations = () => open?.abort();
 
 /** The request of a stored response, for the form, which puts images before the text. */
-function requestOf({ text, response, pictures }) {
+function requestOf({ text, response, inputImages }) {
   const { model, interleave } = response;
-  const uploads = pictures.map((uri, index) => ({ name: `image ${index + 1}`, uri }));
-  return { text: textOf(text), pictures: uploads, options: { ...interleave.rules, model } };
+  const uploads = inputImages.map((uri, index) => ({ name: `image ${index + 1}`, uri }));
+  return { text: textOf(text), inputImages: uploads, options: { ...interleave.options, model } };
 }
 
 async function deleteStory(id) {

@@ -14,7 +14,7 @@ export async function* reconnecting(open, signal) {
     try {
       for await (const event of open()) {
         if (await isStopping(event)) break;
-        if (event.type !== "begun") losses = 0;
+        if (event.type !== "created") losses = 0;
         isOpen = true;
         yield event;
         if (event.type === "ended") return;

@@ -1,7 +1,7 @@
 // Review: attempts one by one, judged by keyboard or mouse; every answer is stored at once.
 
 import { announce } from "./announcer.js";
-import { call, getJson, loadPicture, post } from "./api.js";
+import { call, getJson, loadImage, post } from "./api.js";
 import { byId, count, make, setAlert } from "./dom.js";
 
 const NAME_KEY = "interleave-reviewer";
@@ -134,7 +134,7 @@ async function showItem() {
   const images = [...byId("review-item").querySelectorAll("img")];
   await Promise.all(images.map((image) => loadImage(image, ownerOf(item))));
   const next = queue?.items[queue.index + 1];
-  if (view === opened && next) loadPicture(ownerOf(next), next.image).catch(() => {});
+  if (view === opened && next) loadImage(ownerOf(next), next.image).catch(() => {});
 }
 
 function itemParts(item) {
@@ -176,7 +176,7 @@ const ownerOf = ({ shard }) => `reviews/${encodeURIComponent(shard)}`;
 
 async function loadImage(image, owner) {
   try {
-    image.src = await loadPicture(owner, image.dataset.sha256);
+    image.src = await loadImage(owner, image.dataset.sha256);
   } catch (error) {
     image.alt = error.message;
   }

@@ -7,7 +7,7 @@ const TINY = 96; // pixels: images up to this width are enlarged without smoothi
 
 export class StepCard {
   /**
-   * @param {{name: string, words: string, has_image: boolean}} step
+   * @param {{name: string, text: string, has_image: boolean}} step
    * @param {number} number as it is shown, from 1 on
    */
   constructor(step, number) {
@@ -28,7 +28,7 @@ export class StepCard {
   }
 
   /** The chosen image as a data URI, or the last attempt at it; null: there is none. */
-  get picture() {
+  get image() {
     return this.frame.querySelector("img")?.src ?? null;
   }
 
@@ -81,13 +81,13 @@ export class StepCard {
   }
 
   #card() {
-    const { name, words, has_image: hasImage } = this.step;
+    const { name, text: caption, has_image: hasImage } = this.step;
     const text = make(
       "div.step-text",
       {},
       make("p.step-head", {}, make("span", {}, `Step ${this.number}`), this.state),
       make("h3", {}, name),
-      make("p.words", {}, words),
+      make("p.words", {}, caption),
       this.missing,
       this.details,
     );
@@ -120,7 +120,7 @@ export class StepCard {
   #showChosen({ drawn, verdict }) {
     this.#unusedItem(drawn.iteration)?.remove();
     this.#showImage(
-      make("img", { src: drawn.uri ?? "", alt: this.step.words || this.step.name }),
+      make("img", { src: drawn.uri ?? "", alt: this.step.text || this.step.name }),
       `step-${this.number}`,
     );
     this.details.replaceChildren(
@@ -163,7 +163,7 @@ export class StepCard {
   }
 
   #altText(iteration) {
-    return `Attempt ${iteration + 1} at: ${this.step.words || this.step.name}`;
+    return `Attempt ${iteration + 1} at: ${this.step.text || this.step.name}`;
   }
 }
 

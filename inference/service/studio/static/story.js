@@ -53,10 +53,10 @@ function waitingText({ position, expected_seconds: seconds }) {
 export class StoryView {
   /**
    * @param {string} text the request
-   * @param {{label?: string, options?: string, pictures?: string[], stored?: boolean,
+   * @param {{label?: string, options?: string, inputImages?: string[], stored?: boolean,
    *   follows?: {id: string, text: string}, onSuggestion?: (text: string) => void,
    *   onFollowUp?: (text: string, view: StoryView) => void}} more label: name in a comparison;
-   *   options: as text; pictures: URIs of the input images; follows: the result before;
+   *   options: as text; inputImages: URIs of the input images; follows: the result before;
    *   onSuggestion: the user chose another request; onFollowUp: the user continues from it
    */
   constructor(text, more = {}) {
@@ -98,8 +98,8 @@ export class StoryView {
   }
 
   /** The last image as a data URI; null: there is none. */
-  get picture() {
-    return [...this.cards.values()].findLast((card) => card.picture)?.picture ?? null;
+  get image() {
+    return [...this.cards.values()].findLast((card) => card.image)?.image ?? null;
   }
 
   /** Shows an event; returns a message about it, or null. */
@@ -121,8 +121,8 @@ export class StoryView {
     return this.update({ type: "ended", status, message, versions: {} });
   }
 
-  #header(options, { pictures = [], follows = null }) {
-    const images = pictures.map((uri, index) => {
+  #header(options, { inputImages = [], follows = null }) {
+    const images = inputImages.map((uri, index) => {
       const image = make("img", { src: uri, alt: `Input image ${index + 1}` });
       return make("li", {}, zoomable(image, `input-${index + 1}`));
     });
@@ -151,7 +151,7 @@ export class StoryView {
   #apply(event) {
     const card = this.cards.get(event.step);
     switch (event.type) {
-      case "begun":
+      case "created":
         return this.#showBegun(event);
       case "queued":
         return waitingText(event);
@@ -228,9 +228,9 @@ export class StoryView {
   }
 
   #showPlan({ reasoning, steps }) {
-    const given = (steps[0]?.number ?? 1) - 1; // planners number the given images, too
+    const inputImages = (steps[0]?.number ?? 1) - 1; // planners number the input images, too
     for (const step of steps) {
-      const card = new StepCard(step, step.number - given);
+      const card = new StepCard(step, step.number - inputImages);
       this.cards.set(step.number, card);
       this.steps.append(card.element);
       this.thumbnails.append(card.thumbnail);

@@ -9,8 +9,8 @@ const uploads = []; // {name, uri}
 
 export const uploadedUris = () => uploads.map(({ uri }) => uri);
 
-export function setUploads(pictures) {
-  uploads.splice(0, uploads.length, ...pictures);
+export function setUploads(inputImages) {
+  uploads.splice(0, uploads.length, ...inputImages);
   show();
 }
 

@@ -8,7 +8,7 @@ const KEYS = { ArrowLeft: -1, ArrowRight: 1 };
 let buttons = []; // of the images that the arrow keys go through
 let index = 0;
 
-/** @param {(picture: {name: string, uri: string}) => void} onUse the image is wanted as an input */
+/** @param {(image: {name: string, uri: string}) => void} onUse the image is wanted as an input */
 export function prepareViewer(onUse) {
   const dialog = byId("viewer");
   dialog.addEventListener("keydown", ({ key }) => KEYS[key] && show(index + KEYS[key]));

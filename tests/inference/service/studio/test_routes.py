@@ -104,20 +104,20 @@ def test_no_other_file_is_served(client, name):
 
 
 def test_generations_are_listed_and_found_by_words(client, created):
-    found = client.get("/studio/generations", params={"words": "SNOWMAN build"}).json()
+    found = client.get("/studio/generations", params={"query": "SNOWMAN build"}).json()
     (story,) = found["generations"]
     assert found["next_offset"] is None and found["total"] == 1
-    assert (story["id"], story["text"], story["pictures"]) == (created["id"], SNOWMAN, 4)
+    assert (story["id"], story["text"], story["images"]) == (created["id"], SNOWMAN, 4)
     assert story["status"] == "complete"
-    assert story["cover"] == created["interleave"]["steps"][-1]["picture"]
-    assert client.get("/studio/generations", params={"words": "tulip"}).json()["generations"] == []
+    assert story["cover"] == created["interleave"]["steps"][-1]["image"]
+    assert client.get("/studio/generations", params={"query": "tulip"}).json()["generations"] == []
 
 
 def test_list_has_pages(client, service):
     for number in range(30):
         store_request(service, f"resp_{number}", "a cat", created_at=number)
-    first = client.get("/studio/generations", params={"words": "cat"}).json()
-    rest = {"words": "cat", "offset": first["next_offset"]}
+    first = client.get("/studio/generations", params={"query": "cat"}).json()
+    rest = {"query": "cat", "offset": first["next_offset"]}
     second = client.get("/studio/generations", params=rest).json()
     listed = first["generations"] + second["generations"]
     assert [each["id"] for each in listed] == [f"resp_{n}" for n in reversed(range(30))]
@@ -128,7 +128,7 @@ def test_list_has_pages(client, service):
         "created_at": "1970-01-01T00:00:00Z",
         "status": "queued",
         "cover": None,
-        "pictures": 0,
+        "images": 0,
         "model": "interleave",
         "reason": None,
     }
@@ -136,8 +136,8 @@ def test_list_has_pages(client, service):
 
 def test_story_has_its_response_and_pictures(client, created):
     story = client.get(f"/studio/generations/{created['id']}").json()
-    assert story["response"]["interleave"] == created["interleave"] and story["given"] == []
-    sha256 = created["interleave"]["steps"][0]["picture"]
+    assert story["response"]["interleave"] == created["interleave"] and story["input_images"] == []
+    sha256 = created["interleave"]["steps"][0]["image"]
     picture = client.get(picture_path(created, sha256))
     assert EncodedImage(picture.content).sha256 == sha256
     assert picture.headers["content-type"] == "image/png"
@@ -183,10 +183,10 @@ def test_pictures_are_read_with_the_key_of_their_response_alone(service, client)
     rejected = next(each for each in attempts if not each["accepted"])
     body = {"input": "a red house", "previous_response_id": created["id"]}
     following = client.post("/v1/responses", json=body).json()
-    input_image = following["interleave"]["given"][0]
-    other = following["interleave"]["steps"][-1]["picture"]
+    input_image = following["interleave"]["input_images"][0]
+    other = following["interleave"]["steps"][-1]["image"]
     paths = [
-        picture_path(created, rejected["picture"]),
+        picture_path(created, rejected["image"]),
         picture_path(following, input_image),
         picture_path(following, other),
     ]
@@ -200,7 +200,7 @@ def test_pictures_are_read_with_the_key_of_their_response_alone(service, client)
 
 def test_a_refusal_says_why_and_a_response_what_it_follows(client, created):
     client.post("/v1/responses", json={"input": "hello"})
-    refusal = client.get("/studio/generations", params={"words": "hello"}).json()["generations"][0]
+    refusal = client.get("/studio/generations", params={"query": "hello"}).json()["generations"][0]
     assert refusal["cover"] is None and "illustrate" in refusal["reason"]
     body = {"input": "a green house", "previous_response_id": created["id"]}
     following = client.post("/v1/responses", json=body).json()
@@ -245,7 +245,7 @@ def test_missing_picture_is_a_410(client, service, created):
 def test_queued_story_can_be_opened(client, service):
     store_request(service, "resp_waiting", "waiting")
     story = client.get("/studio/generations/resp_waiting").json()
-    assert (story["status"], story["given"]) == ("queued", [])
+    assert (story["status"], story["input_images"]) == ("queued", [])
 
 
 def test_openapi_document_has_the_studios_data(anonymous):

@@ -66,7 +66,7 @@ await call("asResponse, withResponse", async () => {
 await call("previous_response_id", async () => {
   const input = "Add a yellow sun";
   const more = await client.responses.create({ model, input, previous_response_id: first.id });
-  return more.interleave.given.length === 1;
+  return more.interleave.input_images.length === 1;
 });
 
 await call("image_generation_call by id", async () => {
@@ -74,7 +74,7 @@ await call("image_generation_call by id", async () => {
   const reference = { type: "image_generation_call", id: imagesOf(first)[0].id };
   const tools = [{ type: "image_generation" }];
   const edit = await client.responses.create({ model, input: [words, reference], tools });
-  return edit.interleave.given.length === 1;
+  return edit.interleave.input_images.length === 1;
 });
 
 await call("tool image_generation", async () => {
@@ -103,7 +103,7 @@ await call("files", async () => {
   const bytes = Buffer.from(await (await client.files.content(file.id)).arrayBuffer());
   const deleted = (await client.files.delete(file.id)).deleted;
   const known = same.id === file.id && listed.some(({ id }) => id === file.id);
-  return known && bytes.equals(data) && deleted && response.interleave.given.length === 1;
+  return known && bytes.equals(data) && deleted && response.interleave.input_images.length === 1;
 });
 
 await call("responses.parse", () =>
@@ -160,7 +160,7 @@ await call("images.edit", async () => {
   const data = Buffer.from(imagesOf(first)[0].result, "base64");
   const image = await toFile(data, "house.png", { type: "image/png" });
   const answer = await client.images.edit({ model, image, prompt: "Add a yellow sun" });
-  return answer.interleave.given.length === 1 && answer.data[0].b64_json;
+  return answer.interleave.input_images.length === 1 && answer.data[0].b64_json;
 });
 
 await call("models", async () => {

@@ -89,7 +89,7 @@ def _():
 @call("previous_response_id")
 def _():
     more = {"previous_response_id": first.id, "model": "interleave"}
-    return client.responses.create(input="Add a yellow sun", **more).interleave["given"]
+    return client.responses.create(input="Add a yellow sun", **more).interleave["input_images"]
 
 
 @call("image_generation_call by id")
@@ -98,7 +98,7 @@ def _():
     reference = {"type": "image_generation_call", "id": image_id}
     tools = [{"type": "image_generation"}]
     edit = client.responses.create(model="interleave", input=[words, reference], tools=tools)
-    return edit.interleave["given"]
+    return edit.interleave["input_images"]
 
 
 @call("tool image_generation")
@@ -131,7 +131,7 @@ def _():
     assert client.files.wait_for_processing(file.id) == client.files.retrieve(file.id)
     assert file.id in [each.id for each in client.files.list()]
     assert client.files.content(file.id).read() == base64.b64decode(image)
-    return client.files.delete(file.id).deleted and response.interleave["given"]
+    return client.files.delete(file.id).deleted and response.interleave["input_images"]
 
 
 @call("responses.parse")
@@ -208,7 +208,7 @@ def _():
 def _():
     file = ("a.png", io.BytesIO(base64.b64decode(image)))
     answer = client.images.edit(model="interleave", image=file, prompt="Add a yellow sun")
-    return answer.interleave["given"] and answer.data[0].b64_json
+    return answer.interleave["input_images"] and answer.data[0].b64_json
 
 
 @call("images.generate(n)")
