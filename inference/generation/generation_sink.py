@@ -132,7 +132,7 @@ class LakeSink:
     async def discard(self, generation_id: str, call_ids: Collection[str]) -> None:
         """Delete all rows of a request's earlier run, before it runs again under its id."""
         async with self._write_lock:
-            self._log.discard(generation_id, call_ids)
+            self._log.remove(generation_id, call_ids)
             own = REQUESTS + generation_id
             self._pending = [each for each in self._pending if each.partition != own]
             for partition in self._pending:
@@ -142,7 +142,7 @@ class LakeSink:
     async def erase(self, generation_id: str) -> None:
         """Delete the content of a request with the next `flush`; its calls stay."""
         async with self._write_lock:
-            self._log.erase(generation_id)
+            self._log.remove(generation_id, ())
             if not any(each.remove(generation_id) for each in self._pending):
                 await _in_thread(_remove_from_lake, self._home, {generation_id: ()})
 
@@ -202,8 +202,8 @@ class LakeSink:
                     name = entry.content["partition"]
                     own = PendingPartition(name.removeprefix(REQUESTS))
                     partitions.setdefault(name, own).add(entry.rows())
-                case "discarded" | "erased":
-                    remove(entry.generation_id, entry.content.get("calls", ()))
+                case "removed":
+                    remove(entry.generation_id, entry.content["calls"])
         last = PendingPartition()
         for generation_id, entry in unfinished.items():
             rows = interrupted(entry)

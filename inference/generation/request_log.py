@@ -29,12 +29,11 @@ class Entry:
     """A line of the log.
 
     `accepted`: a request waits, `content` says which. `begun`: likewise, it runs. `ended`: its rows
-    are `content["rows"]`, for the partition `content["partition"]`. `discarded`: its earlier rows
-    are deleted, because it runs again; `content["calls"]` are the ids of its calls. `erased`: its
-    content is deleted.
+    are `content["rows"]`, for the partition `content["partition"]`. `removed`: its content is
+    deleted, and of its calls those with the ids `content["calls"]`.
     """
 
-    kind: Literal["accepted", "begun", "ended", "discarded", "erased"]
+    kind: Literal["accepted", "begun", "ended", "removed"]
     generation_id: str
     content: dict[str, Any]
 
@@ -71,11 +70,8 @@ class RequestLog:
         }
         self._append(Entry("ended", generation_id, {"partition": partition, "rows": dumped}))
 
-    def discard(self, generation_id: str, call_ids: Collection[str]) -> None:
-        self._append(Entry("discarded", generation_id, {"calls": list(call_ids)}))
-
-    def erase(self, generation_id: str) -> None:
-        self._append(Entry("erased", generation_id, {}))
+    def remove(self, generation_id: str, call_ids: Collection[str]) -> None:
+        self._append(Entry("removed", generation_id, {"calls": list(call_ids)}))
 
     def rotate(self) -> Journal | None:
         """Begin a new file, with unfinished requests; returns the old one, for `remove_file`."""

@@ -30,7 +30,6 @@ from ..events import (
     Event,
     PlanReady,
     RequestUnderstood,
-    RunTerminated,
     TrajectoryFailed,
     TrajectoryFinished,
 )
@@ -48,6 +47,7 @@ from ..trajectory_recorder import TrajectoryRecorder, plan_rows
 from .generation_sink import LakeSink
 from .request_log import Entry, Rows
 from .requests import GenerationRequest, dump_request, load_request
+from .trajectory_view import status_of
 
 ASSET = "generations"
 BUG = TrajectoryFailed("internal error; the log has the details", refused=False)
@@ -104,7 +104,7 @@ class GenerationRunner:
             return
         rows: Rows = {}
         if ending and not request.resumes:  # its earlier run has a row, with the calls
-            status, error = _status_of(ending)
+            status, error = status_of(ending)
             row = _row_without_result(request, [], started_at, status=status, error=error)
             rows = {GENERATIONS: [row]}
         self._add(request, rows, resumable=False)
@@ -260,9 +260,9 @@ class _RowRecorder:
                 self._trajectory.plan = [row.model_copy(update=own_id) for row in rows]
             case TrajectoryFinished(wasted_draws=wasted_draws):
                 self._wasted_draws = wasted_draws
-                self._status, self._error = _status_of(event)
+                self._status, self._error = status_of(event)
             case TrajectoryFailed():
-                self._status, self._error = _status_of(event)
+                self._status, self._error = status_of(event)
         self._trajectory.note(event)
 
     @property
@@ -303,17 +303,6 @@ def _log_entry(
     """What the log has of an unfinished request."""
     content = {"request": dump_request(request), "started_at": started_at.isoformat()}
     return Entry(kind, request.generation_id, content)
-
-
-def _status_of(ending: Ending) -> tuple[GenerationStatus, str | None]:
-    """Status and error of a request's row."""
-    match ending:
-        case TrajectoryFailed(reason=reason, refused=refused):
-            return "refused" if refused else "failed", reason
-        case RunTerminated(status=stopped, reason=reason):
-            return stopped, reason
-        case TrajectoryFinished(status=status):
-            return "failed" if status == "quarantined" else status, None
 
 
 def _row_without_result(

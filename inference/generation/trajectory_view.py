@@ -3,6 +3,7 @@ collects a generation's, and others make them of stored rows."""
 
 from dataclasses import dataclass, field
 
+from schemas.generations import GenerationStatus
 from warehouse import EncodedImage
 
 from ..events import (
@@ -56,16 +57,17 @@ class AttemptView:
         return self.iteration + 1
 
     @property
-    def accepted(self) -> bool:
-        return self.verdict is not None and self.verdict.accepted
+    def accepted(self) -> bool | None:
+        """None, as the critic's texts: not judged."""
+        return self.verdict.accepted if self.verdict else None
 
     @property
-    def reasoning(self) -> str:
-        return self.verdict.reasoning if self.verdict else ""
+    def reasoning(self) -> str | None:
+        return self.verdict.reasoning if self.verdict else None
 
     @property
-    def refined_prompt(self) -> str:
-        return self.verdict.refined_prompt if self.verdict else ""
+    def refined_prompt(self) -> str | None:
+        return self.verdict.refined_prompt if self.verdict else None
 
 
 @dataclass
@@ -92,6 +94,30 @@ class StepView:
     def text(self) -> str:
         """What the reader sees beside the image, or instead of one."""
         return self.step.text
+
+    @property
+    def prompt(self) -> str | None:
+        """The plan's; None: text only."""
+        return self.step.prompt
+
+    @property
+    def started(self) -> bool:
+        return self.finished or bool(self.attempts)
+
+    @property
+    def accepted(self) -> bool | None:
+        """Whether the chosen attempt was; None: it has none yet, or needs none."""
+        if self.chosen and self.chosen.verdict:
+            return self.chosen.accepted
+        return False if self.finished and self.prompt is not None else None
+
+    @property
+    def image(self) -> EncodedImage | None:
+        return self.chosen.image if self.chosen else None
+
+    @property
+    def iteration(self) -> int | None:
+        return self.chosen.iteration if self.chosen else None
 
     @property
     def chosen(self) -> AttemptView | None:
@@ -191,3 +217,14 @@ class TrajectoryView:
     def _attempt(self, draw: ImageGenerated) -> AttemptView:
         attempts = self.steps[-1].attempts
         return next(each for each in attempts if each.iteration == draw.iteration)
+
+
+def status_of(ending: Ending) -> tuple[GenerationStatus, str | None]:
+    """How a user's request ended, and why it has no sequence."""
+    match ending:
+        case TrajectoryFailed(reason=reason, refused=refused):
+            return "refused" if refused else "failed", reason
+        case RunTerminated(status=stopped, reason=reason):
+            return stopped, reason
+        case TrajectoryFinished(status=status):
+            return "failed" if status == "quarantined" else status, None

@@ -22,15 +22,11 @@ from .accepted_values import (
     Effort,
     FunctionChoice,
     Functions,
-    IgnoredObject,
     LogitBias,
     Logprobs,
     Penalty,
     Stop,
-    Temperature,
     TextFormat,
-    TopLogprobs,
-    TopP,
     Verbosity,
 )
 from .openapi import describe_body, describe_response
@@ -42,7 +38,6 @@ from .request_parsing import (
     ImageRef,
     ImageURL,
     Json,
-    Metadata,
     RequestOptions,
     RequestPart,
     Role,
@@ -128,13 +123,8 @@ class ChatRequest(ConversationRequest):
     """A request for the next message of a conversation."""
 
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)
-    model: str | None = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
-    metadata: Metadata | None = None
     seed: Seed | None = None
-    store: bool | None = None
-    interleave: RequestOptions | None = None
     max_completion_tokens: int | None = Field(
         None, ge=1, description="A plan of more tokens is an error; texts are not cut"
     )
@@ -150,21 +140,9 @@ class ChatRequest(ConversationRequest):
     reasoning_effort: Effort = None
     response_format: TextFormat | None = None
     stop: Stop = None
-    temperature: Temperature = None
     tools: Functions = None
     tool_choice: FunctionChoice = None
-    top_logprobs: TopLogprobs = None
-    top_p: TopP = None
     verbosity: Verbosity = None
-
-    # Accepted, without effect on the result.
-    parallel_tool_calls: bool | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_options: IgnoredObject = None
-    prompt_cache_retention: str | None = None
-    safety_identifier: str | None = None
-    service_tier: str | None = None
-    user: str | None = None
 
     def requirements(self) -> PlanRequirements:
         """What it demands of the plan."""

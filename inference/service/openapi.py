@@ -13,7 +13,7 @@ from pydantic import BaseModel, create_model
 from pydantic.json_schema import models_json_schema
 
 from .request_parsing import Json
-from .responses.protocol import GenerationModel
+from .responses.generation_model import GenerationModel
 
 Models = tuple[type[BaseModel], ...]
 

@@ -21,8 +21,8 @@ from ..http.admission import AdmissionQueue
 from ..http.errors import APIError, unavailable
 from ..loop import check_conditioning
 from .monitoring import ServiceMetrics, log_generation
-from .request_parsing import Json
 from .response_store import ResponseStore, StoredResponse
+from .responses.generation_model import QueueModel
 from .run import CANCELLED, STOPPED, GenerationRun
 from .settings import ServiceSettings
 
@@ -91,16 +91,14 @@ class RequestManager:
             await run.settled.wait()
         return run
 
-    def queue_place(self, run: GenerationRun) -> Json | None:
-        """The field `interleave.queue`, see `QueueModel`; None: it does not wait for others."""
+    def queue_place(self, run: GenerationRun) -> QueueModel | None:
+        """Where a request waits; None: it does not wait for others."""
         if not run.waits:
             return None
         position = [each for each in self._runs.values() if each.waits].index(run) + 1
         seconds = self.queue.expected_seconds(position)
-        return {
-            "position": position,
-            "expected_seconds": None if seconds is None else round(seconds, 1),
-        }
+        expected = None if seconds is None else round(seconds, 1)
+        return QueueModel(position=position, expected_seconds=expected)
 
     async def cancel(self, response_id: str, owner: str) -> None:
         """End a request if it waits or runs; returns when its work has stopped."""

@@ -9,7 +9,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     BaseModel,
@@ -38,15 +38,24 @@ from ..http.errors import (
     not_found,
 )
 from ..settings import LoopSettings
+from .accepted_values import IgnoredObject, Temperature, TopLogprobs, TopP
 from .settings import RequestLimits
 
-MODELS: dict[str, str | None] = {
-    "interleave": None,
-    "interleave-base": "base",
-    "interleave-sft": "sft",
-    "interleave-rl": "rl",
+
+class ServedModel(NamedTuple):
+    """A choice of agents. `critic`: see `AgentResolver.resolve`; None: the one in use."""
+
+    critic: str | None
+    title: str
+    description: str
+
+
+MODELS = {
+    "interleave": ServedModel(None, "Current", "The agents in use"),
+    "interleave-base": ServedModel("base", "Base", "The profile's own planner and critic"),
+    "interleave-sft": ServedModel("sft", "SFT", "Critic after supervised fine-tuning"),
+    "interleave-rl": ServedModel("rl", "RL", "Critic after reinforcement learning"),
 }
-"""Names of the served models -> the critic of each (see `AgentResolver.resolve`)."""
 DEFAULT_MODEL = "interleave"
 
 MAX_ITEMS = 1000
@@ -168,6 +177,26 @@ class ConversationTurn:
 
 class ConversationRequest(RequestModel):
     """A request that has a conversation."""
+
+    model: str | None = Field(None, description="One of `/v1/models`")
+    stream: bool | None = None
+    store: bool | None = Field(None, description="False: delete the response once it is sent")
+    metadata: Metadata | None = None
+    interleave: RequestOptions | None = None
+
+    # Of these, values that would change the result are an error.
+    temperature: Temperature = None
+    top_logprobs: TopLogprobs = None
+    top_p: TopP = None
+
+    # Accepted, without effect on the result.
+    parallel_tool_calls: bool | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: IgnoredObject = None
+    prompt_cache_retention: str | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    user: str | None = None
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
@@ -316,7 +345,7 @@ async def check_input_image(data: bytes, param: str, limits: RequestLimits) -> E
 
 def available_models(critics: Collection[str]) -> list[str]:
     """The served models whose critics there are."""
-    return [name for name, critic in MODELS.items() if critic is None or critic in critics]
+    return [name for name, model in MODELS.items() if model.critic in (None, *critics)]
 
 
 def critic_of(model: str | None) -> str | None:
@@ -325,7 +354,7 @@ def critic_of(model: str | None) -> str | None:
     if name not in MODELS:
         message = f"no model {name} here: there are {', '.join(MODELS)}"
         raise not_found(message, "model", "model_not_found")
-    return MODELS[name]
+    return MODELS[name].critic
 
 
 def current_turn(turns: Sequence[ConversationTurn]) -> list[ContentPart]:

@@ -1,8 +1,8 @@
-"""What `POST /v1/responses` takes, and the field `interleave` of what it answers."""
+"""What `POST /v1/responses` takes."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from ...http.errors import MAX_TEXT_LENGTH
 from ..accepted_values import (
@@ -11,11 +11,8 @@ from ..accepted_values import (
     ImageChoice,
     ImageTool,
     ReasoningSettings,
-    Temperature,
     TextSettings,
     ToolCalls,
-    TopLogprobs,
-    TopP,
 )
 from ..request_parsing import (
     MAX_ITEMS,
@@ -25,8 +22,6 @@ from ..request_parsing import (
     ConversationTurn,
     ImageRef,
     ImageURL,
-    Metadata,
-    RequestOptions,
     RequestPart,
     Role,
 )
@@ -118,17 +113,11 @@ class ResponsesRequest(ConversationRequest):
         Annotated[str, Field(min_length=1, max_length=MAX_TEXT_LENGTH)]
         | Annotated[list[Item], Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)]
     )
-    model: str | None = Field(None, description="One of `/v1/models`")
     instructions: str | None = Field(None, max_length=MAX_TEXT_LENGTH)
     previous_response_id: str | None = Field(
         None, description="Go on from the last image of this response"
     )
-    stream: bool | None = None
     background: bool | None = Field(None, description="Answer at once, and run without the client")
-    store: bool | None = Field(None, description="False: delete the response once it is sent")
-    metadata: Metadata | None = None
-    interleave: RequestOptions | None = None
-
     tools: list[ImageTool] | None = Field(None, max_length=1, fail_fast=True)
     tool_choice: Literal["auto", "required"] | ImageChoice | None = Field(
         None, description="`required`, or the tool: a plan without images is an error"
@@ -142,21 +131,11 @@ class ResponsesRequest(ConversationRequest):
     include: list[str] | None = Field(None, fail_fast=True)
     max_tool_calls: ToolCalls = None
     reasoning: ReasoningSettings | None = None
-    temperature: Temperature = None
     text: TextSettings | None = None
-    top_logprobs: TopLogprobs = None
-    top_p: TopP = None
 
     # Accepted, without effect on the result.
-    parallel_tool_calls: bool | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_options: IgnoredObject = None
-    prompt_cache_retention: str | None = None
-    safety_identifier: str | None = None
-    service_tier: str | None = None
     stream_options: IgnoredObject = None
     truncation: Literal["auto", "disabled"] | None = None
-    user: str | None = None
 
     @field_validator("include")
     @classmethod
@@ -180,91 +159,6 @@ class ResponsesRequest(ConversationRequest):
         if isinstance(self.input, str):
             return [*system, ConversationTurn("user", [self.input])]
         return system + [_turn(item, item_param(n)) for n, item in enumerate(self.input)]
-
-
-class AttemptModel(BaseModel):
-    """A generated image of a step, and the critic's verdict; null: not judged yet."""
-
-    iteration: int
-    prompt: str
-    seed: int
-    image: str = Field(description="Its sha256")
-    seconds: float = Field(description="Of the generator's call")
-    accepted: bool | None
-    reasoning: str | None
-    refined_prompt: str | None
-
-
-class StepModel(BaseModel):
-    """A step of the plan."""
-
-    number: int
-    name: str
-    text: str
-    prompt: str | None = Field(description="null: text only")
-    started: bool
-    image: str | None = Field(description="sha256 of the chosen one")
-    iteration: int | None = Field(description="Of the chosen attempt")
-    accepted: bool | None
-    attempts: list[AttemptModel]
-
-
-class SimulationModel(BaseModel):
-    """What a demo world says about its answer."""
-
-    notice: str = Field(description="What drew it, for people")
-    not_drawn: list[str] = Field(description="Phrases of the request that it does not know")
-    remarks: list[str] = Field(description="What cannot be done as requested, in sentences")
-    refusal: str | None = Field(description="Why it cannot illustrate the request")
-    suggestions: list[str] = Field(description="After a refusal: requests that it can illustrate")
-
-
-class UsageModel(BaseModel):
-    """Model calls of a role, and their tokens; null: its backend does not count them."""
-
-    calls: int
-    input_tokens: int | None
-    output_tokens: int | None
-
-
-class QueueModel(BaseModel):
-    """Where a request waits."""
-
-    position: int = Field(description="1: it is the next")
-    expected_seconds: float | None = Field(
-        description="Until it starts, estimated from the last requests; null: none has ended yet"
-    )
-
-
-class GenerationModel(BaseModel):
-    """How a sequence was made: the field `interleave` of a response."""
-
-    generation_id: str
-    status: Literal[
-        "queued",
-        "in_progress",
-        "complete",
-        "exhausted",
-        "stopped",
-        "refused",
-        "failed",
-        "cancelled",
-        "interrupted",
-    ]
-    error: str | None
-    queue: QueueModel | None = Field(description="null: it does not wait for others (any more)")
-    versions: dict[str, str] = Field(description="planner, generator and critic that made it")
-    options: dict[str, Any] = Field(description="Options of the loop")
-    completed_at: float | None = Field(description="Seconds since 1970; null: it was not completed")
-    wasted_draws: int = Field(description="Images that were generated ahead and not needed")
-    text: str
-    input_images: list[str] = Field(description="sha256 of the images given with the request")
-    simulation: SimulationModel | None = Field(
-        description="null: an image model draws, or it is not known yet"
-    )
-    reasoning: str = Field(description="Of the planner")
-    usage: dict[str, UsageModel] = Field(description="By role: planner, generator, critic")
-    steps: list[StepModel]
 
 
 def item_param(number: int) -> str:

@@ -25,7 +25,8 @@ from ...events import (
 from ...generation.trajectory_view import StepView
 from ..request_parsing import Json
 from ..response_store import StoredResponse
-from .response_builder import ResponseBuilder, draw_fields, text_part, verdict_fields
+from .generation_model import AttemptModel, SimulationModel
+from .response_builder import ResponseBuilder, text_part
 
 EventsHeader = Annotated[
     bool,
@@ -39,6 +40,7 @@ EventsHeader = Annotated[
 """The request header that asks for the events `interleave.*`."""
 
 _OWN = "interleave."
+_VERDICT = {"accepted", "reasoning", "refined_prompt"}  # fields of an attempt that was judged
 _THREAD_BYTES = 500_000  # of images; more are encoded in a thread
 
 
@@ -91,8 +93,8 @@ class ResponseEventEncoder:
             case RunStarted():
                 yield self._event("response.in_progress", response=self._builder.response())
             case RequestUnderstood():
-                simulation = self._builder.interleave()["simulation"]
-                yield self._own_event("simulated", **simulation)
+                simulation = SimulationModel.model_validate(event.scope)
+                yield self._own_event("simulated", **simulation.model_dump())
             case PlanReady():
                 yield self._plan_ready(event)
             case StepStarted():
@@ -158,7 +160,8 @@ class ResponseEventEncoder:
                 partial_image_index=event.iteration,
                 partial_image_b64=self._builder.image_tool.encode(event.image),
             )
-        fields = draw_fields(self._step.attempts[-1])
+        attempt = AttemptModel.model_validate(self._step.attempts[-1])
+        fields = attempt.model_dump(exclude=_VERDICT)
         yield self._own_event(
             "attempt.drawn", step=event.step.step_number, **fields, item_id=item_id
         )
@@ -168,7 +171,7 @@ class ResponseEventEncoder:
             "attempt.judged",
             step=event.draw.step.step_number,
             iteration=event.draw.iteration,
-            **verdict_fields(event.verdict),
+            **{name: getattr(event.verdict, name) for name in _VERDICT},
             seconds=event.call.seconds,
         )
 

@@ -5,10 +5,10 @@ import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field, model_validator
 
 from schemas import Table
 from schemas.prompts import PROMPTS
@@ -29,7 +29,7 @@ _ITEMS_PER_PAGE = 20
 _OF_ATTEMPT = (*ATTEMPT_KEY, "shard", "prompt_id", "image", "critic")  # columns of a review as well
 
 T = TypeVar("T")
-_Attempt = dict[str, Any]
+_Row = dict[str, Any]
 AttemptKey = tuple[str, int, int]  # trajectory, step, iteration
 ShardName = Annotated[str, Path(pattern=_NAME)]
 Reviewer = Annotated[str, Query(min_length=1, max_length=100, pattern=r"\S")]
@@ -103,8 +103,18 @@ class ReviewRequest(RequestModel):
         None, description="preference: the attempt before, or this one"
     )
     prompt: str | None = Field(
-        None, max_length=8000, description="prompt: what the next image should be made with"
+        None,
+        max_length=8000,
+        pattern=r"\S",
+        description="prompt: what the next image should be made with",
     )
+
+    @model_validator(mode="after")
+    def _has_opinion(self) -> Self:
+        field = {"verdict": "agrees", "preference": "better", "prompt": "prompt"}[self.kind]
+        if getattr(self, field) is None:
+            raise ValueError(f"a {self.kind} needs {field}")
+        return self
 
 
 class StoredReview(BaseModel):
@@ -222,7 +232,7 @@ def _picture(home: Home, shard: str, sha256: str) -> Response:
 
 
 def _describer(
-    home: Home, shard: str, attempts: dict[AttemptKey, dict[str, Any]]
+    home: Home, shard: str, attempts: dict[AttemptKey, _Row]
 ) -> Callable[[AttemptKey], ReviewItem]:
     """A function that makes an item of an attempt of the shard."""
     requests = {row["prompt_id"]: row["text"] for row in _rows(home, PROMPTS, shard)}
@@ -240,7 +250,7 @@ def _describer(
             step_name=step.get("step_name", f"Step {step_number}"),
             instruction=step.get("instruction"),
             goal=step.get("prompt") or row["prompt"],
-            earlier=EarlierAttempt(**_only(earlier, EarlierAttempt)) if earlier else None,
+            earlier=EarlierAttempt(**earlier) if earlier else None,
         )
 
     return describe
@@ -263,22 +273,16 @@ def _store(home: Home, asked: ReviewRequest) -> ReviewRow:
         "critic_accepted": attempt["accepted"],
     }
     shared = {name: attempt[name] for name in _OF_ATTEMPT} | own
-    opinion = _OPINION_OF[asked.kind](asked, attempt, attempts.get((*key[:2], key[2] - 1)))
+    opinion = _opinion(asked, attempt, attempts.get((*key[:2], key[2] - 1)))
     return add_review(home, ReviewRow(**shared | opinion))
 
 
-def _verdict(asked: ReviewRequest, attempt: _Attempt, _earlier: _Attempt | None) -> dict[str, Any]:
-    """Columns of a verdict; the other two likewise. APIError: the answer is missing."""
-    if asked.agrees is None:
-        raise bad_request("a verdict needs agrees: true or false", "agrees")
-    return {"agrees": asked.agrees, "accepted": attempt["accepted"] == asked.agrees}
-
-
-def _preference(
-    asked: ReviewRequest, attempt: _Attempt, earlier: _Attempt | None
-) -> dict[str, Any]:
-    if asked.better is None:
-        raise bad_request("a preference needs better: earlier or this", "better")
+def _opinion(asked: ReviewRequest, attempt: _Row, earlier: _Row | None) -> _Row:
+    """Columns that only reviews of one kind have."""
+    if asked.kind == "verdict":
+        return {"agrees": asked.agrees, "accepted": attempt["accepted"] == asked.agrees}
+    if asked.kind == "prompt":
+        return {"prompt": (asked.prompt or "").strip()}
     if earlier is None:
         raise bad_request("this attempt is the first of its step: there is no other one", "better")
     better = earlier if asked.better == "earlier" else attempt
@@ -291,19 +295,6 @@ def _preference(
         "other_image": attempt["image"],
         "better_iteration": better["iteration"],
     }
-
-
-def _prompt(asked: ReviewRequest, _attempt: _Attempt, _earlier: _Attempt | None) -> dict[str, Any]:
-    if not (prompt := (asked.prompt or "").strip()):
-        raise bad_request("the prompt is empty", "prompt")
-    return {"prompt": prompt}
-
-
-_OPINION_OF: dict[ReviewKind, Callable[..., dict[str, Any]]] = {
-    "verdict": _verdict,
-    "preference": _preference,
-    "prompt": _prompt,
-}
 
 
 def _withdraw(home: Home, shard: str, review_id: str, reviewer: str) -> ReviewRow:
@@ -319,22 +310,18 @@ def _is_reviewable(shard: str) -> bool:
     return not shard.startswith(USER_REQUESTS)
 
 
-def _attempts(home: Home, shard: str) -> dict[AttemptKey, dict[str, Any]]:
+def _attempts(home: Home, shard: str) -> dict[AttemptKey, _Row]:
     """The attempts of a shard that may be reviewed; none of another."""
     rows = _rows(home, ATTEMPTS, shard) if _is_reviewable(shard) else []
     return {_key(row): row for row in rows}
 
 
-def _rows(home: Home, table: Table, shard: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = home.lake.read(table, [shard]).to_pylist()
+def _rows(home: Home, table: Table, shard: str) -> list[_Row]:
+    rows: list[_Row] = home.lake.read(table, [shard]).to_pylist()
     return rows
 
 
-def _only(row: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    return {name: row[name] for name in model.model_fields if name in row}
-
-
-def _key(row: dict[str, Any]) -> AttemptKey:
+def _key(row: _Row) -> AttemptKey:
     return row["trajectory_id"], row["step_number"], row["iteration"]
 
 

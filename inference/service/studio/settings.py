@@ -14,14 +14,7 @@ from ...http.errors import unavailable
 from ...roles import max_reference_images
 from ...settings import LoopSettings
 from ..request_manager import RequestManager
-from ..request_parsing import available_models
-
-_MODELS = {
-    "interleave": ("Current", "The agents in use"),
-    "interleave-base": ("Base", "The profile's own planner and critic"),
-    "interleave-sft": ("SFT", "Critic after supervised fine-tuning"),
-    "interleave-rl": ("RL", "Critic after reinforcement learning"),
-}
+from ..request_parsing import DEFAULT_MODEL, MODELS, available_models
 
 
 class StudioModel(BaseModel):
@@ -71,7 +64,7 @@ def settings_router(manager: RequestManager, defaults: LoopSettings) -> APIRoute
             raise unavailable(str(error), "not_ready") from error
         takes = await asyncio.to_thread(max_reference_images, roles.generator)
         return StudioSettings(
-            models=[_model(name) for name in names],
+            models=[_studio_model(name) for name in names],
             conditioning=["last"] if takes == 1 else ["last", "all"],
             defaults=options,
             limits=_limits(manager),
@@ -81,9 +74,9 @@ def settings_router(manager: RequestManager, defaults: LoopSettings) -> APIRoute
     return router
 
 
-def _model(name: str) -> StudioModel:
-    title, description = _MODELS[name]
-    compared = name != "interleave"
+def _studio_model(name: str) -> StudioModel:
+    _, title, description = MODELS[name]
+    compared = name != DEFAULT_MODEL
     return StudioModel(id=name, title=title, description=description, compared=compared)
 
 

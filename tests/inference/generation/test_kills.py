@@ -16,7 +16,7 @@ from inference.generation.requests import GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.settings import Limits
 from schemas.generations import GENERATIONS
-from schemas.trajectories import MODEL_CALLS, TRAJECTORIES
+from schemas.trajectories import MODEL_CALLS
 from tests.inference.scripted_world import ScriptedPlanner, plan, roles
 from warehouse import Home, sql
 from warehouse.sql import query
@@ -86,7 +86,7 @@ async def recovered(home, *requests):
     return dict(zip(rows.text, rows.status, strict=True))
 
 
-@pytest.mark.parametrize("flushed", [0, 1, 2])
+@pytest.mark.parametrize("flushed", [0, 1])
 async def test_rows_of_finished_requests_reach_the_lake_after_a_kill(tmp_path, flushed):
     home, requests = Home(tmp_path), [GenerationRequest(text) for text in "abc"]
     killed(tmp_path, requests, flushed=flushed)
@@ -97,18 +97,19 @@ async def test_rows_of_finished_requests_reach_the_lake_after_a_kill(tmp_path, f
     assert len(query("from plans join generations using (plan_id)", home)) == 6
 
 
-@pytest.mark.parametrize("key", [None, "mine"])
-async def test_running_requests_are_interrupted_with_their_calls(tmp_path, key):
+async def test_running_requests_are_interrupted_with_their_calls(tmp_path):
     home = Home(tmp_path)
-    requests = [GenerationRequest("a"), GenerationRequest("b", key=key, channel="service")]
+    requests = [GenerationRequest("a"), GenerationRequest("b", key="mine", channel="service")]
     killed(tmp_path, requests, killed_at=ImageGenerated, flushed=1)
     assert await recovered(home) == {"a": "complete", "b": "interrupted"}
     row = query("from generations where text = 'b'", home).iloc[0]
     assert (row.channel, row.planner, row.attempts) == ("service", "scripted/1", 1)
-    assert row.prompt_id == requests[1].prompt_id and (row.request_key == "mine") == bool(key)
+    assert (row.prompt_id, row.request_key) == (requests[1].prompt_id, "mine")
     assert len(query("from model_calls", home)) == 5 + 2
-    again = GenerationRequest("b", key=key, generation_id=requests[1].generation_id, resumes=True)
-    assert await recovered(home, again) == {"a": "complete", "b": "complete"}
+    assert await recovered(home, replace(requests[1], resumes=True)) == {
+        "a": "complete",
+        "b": "complete",
+    }
     assert len(query("from model_calls", home)) == 10
 
 
@@ -117,7 +118,7 @@ async def test_a_kill_before_the_first_call_leaves_one_row(tmp_path):
     killed(tmp_path, [request], killed_at=PlanReady)
     home.journal("generations", request.generation_id).remove()  # as if it had come earlier
     assert await recovered(home) == {"a": "interrupted"}
-    again = GenerationRequest("a", key="mine", generation_id=request.generation_id, resumes=True)
+    again = replace(request, resumes=True)
     killed(tmp_path, [again], killed_at=PlanReady)
     assert await recovered(home) == {"a": "interrupted"}
     assert await recovered(home, again) == {"a": "complete"}
@@ -128,7 +129,7 @@ async def test_a_request_that_had_ended_and_runs_again_has_one_row(tmp_path):
     home, request = Home(tmp_path), GenerationRequest("a", key="mine")
     killed(tmp_path, [GenerationRequest("b"), request])
     assert await recovered(home) == {"a": "complete", "b": "complete"}
-    again = GenerationRequest("a", key="mine", generation_id=request.generation_id, resumes=True)
+    again = replace(request, resumes=True)
     killed(tmp_path, [again], killed_at=ImageGenerated)
     assert (await recovered(home))["a"] == "interrupted"
     killed(tmp_path, [again], killed_at=TrajectoryFinished)  # its client may have been told
@@ -136,12 +137,12 @@ async def test_a_request_that_had_ended_and_runs_again_has_one_row(tmp_path):
     assert await recovered(home, again) == {"a": "complete", "b": "complete"}
 
 
-@pytest.mark.parametrize("table", [MODEL_CALLS, TRAJECTORIES, GENERATIONS])
+@pytest.mark.parametrize("table", [MODEL_CALLS, GENERATIONS])
 async def test_a_kill_while_earlier_rows_are_removed_counts_every_call_once(tmp_path, table):
     home, request = Home(tmp_path), GenerationRequest("a", key="mine")
     killed(tmp_path, [GenerationRequest("b"), request])
     assert await recovered(home) == {"a": "complete", "b": "complete"}
-    again = GenerationRequest("a", key="mine", generation_id=request.generation_id, resumes=True)
+    again = replace(request, resumes=True)
     killed(tmp_path, [again], removing=table.name)
     assert await recovered(home) == {"a": "interrupted", "b": "complete"}
     assert len(query("from model_calls", home)) == 10
@@ -164,15 +165,13 @@ def accept_and_die(folder, requests):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("again", [False, True])
-async def test_requests_that_wait_have_a_row_after_a_kill(tmp_path, monkeypatch, again):
+async def test_requests_that_wait_have_a_row_after_a_kill(tmp_path, monkeypatch):
     """However many there are, the lake is searched for rows of earlier runs once."""
-    home, count = Home(tmp_path), 40
-    requests = [GenerationRequest(f"{number:02}", key="mine") for number in range(count)]
-    if again:
-        killed(tmp_path, requests[:2], killed_at=ImageGenerated)
-        assert await recovered(home) == {"00": "complete", "01": "interrupted"}
-        requests = [replace(each, resumes=True) for each in requests[:2]] + requests[2:]
+    home = Home(tmp_path)
+    requests = [GenerationRequest(f"{number:02}", key="mine") for number in range(40)]
+    killed(tmp_path, requests[:2], killed_at=ImageGenerated)
+    assert await recovered(home) == {"00": "complete", "01": "interrupted"}
+    requests = [replace(each, resumes=True) for each in requests[:2]] + requests[2:]
     process = PROCESSES.Process(target=accept_and_die, args=(tmp_path, requests))
     process.start()
     process.join(120)
@@ -181,13 +180,13 @@ async def test_requests_that_wait_have_a_row_after_a_kill(tmp_path, monkeypatch,
     monkeypatch.setattr(sql, "run_query", lambda *given: queries.append(1) or run_query(*given))
     runner = GenerationRunner(home, LIMITS)
     runner._recover()
-    assert len(queries) == again
+    assert len(queries) == 1
     monkeypatch.undo()
     texts = [each.text for each in requests]
     assert await recovered(home) == dict.fromkeys(texts, "interrupted")
-    assert len(query("from model_calls", home)) == (5 + 2 if again else 0)
+    assert len(query("from model_calls", home)) == 5 + 2
     assert (await recovered(home, replace(requests[1], resumes=True)))["01"] == "complete"
-    assert len(query("from model_calls", home)) == (5 + 5 if again else 5)
+    assert len(query("from model_calls", home)) == 5 + 5
 
 
 async def test_a_request_that_is_cancelled_as_it_begins_again_keeps_its_calls(

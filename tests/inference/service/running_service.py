@@ -106,6 +106,12 @@ def sketch_roles(home: Home, **replaced) -> Roles:
     return replace(load_profile("sketch").build(home), **replaced)
 
 
+def blocked_roles(home: Home) -> tuple[Barrier, Roles]:
+    """A barrier, and roles whose planner waits at it."""
+    barrier = Barrier()
+    return barrier, sketch_roles(home, planner=BlockedPlanner(sketch_roles(home).planner, barrier))
+
+
 @dataclass(frozen=True)
 class RunningService:
     """A running service."""

@@ -63,7 +63,8 @@ def test_files_belong_to_their_key(home):
         for missing in (two.files.retrieve, two.files.content, two.files.delete):
             with pytest.raises(openai.NotFoundError):
                 missing(file.id)
-        content = [{"type": "input_image", "file_id": file.id}, _text("Add a sun")]
+        edit = {"type": "input_text", "text": "Add a sun"}
+        content = [{"type": "input_image", "file_id": file.id}, edit]
         with pytest.raises(openai.BadRequestError, match="there is no file"):
             two.responses.create(input=[{"role": "user", "content": content}])
         upload(one, image)
@@ -72,10 +73,6 @@ def test_files_belong_to_their_key(home):
         upload(two, image)
     with running_service(home, keys=("one",)) as service:  # they are stored
         assert service.client(key="one").files.content(file.id).read() == image.data
-
-
-def _text(text):
-    return {"type": "input_text", "text": text}
 
 
 def test_what_is_no_image_is_refused(service, client):
@@ -88,36 +85,26 @@ def test_what_is_no_image_is_refused(service, client):
     post("file", files={"file": ("a.png", b"")}, data={"purpose": "vision"})
     post("purpose", files={"file": image}, data={"purpose": "batch"})
     post("purpose", files={"file": image})
-    post("expires_after[seconds]", files={"file": image}, data={
-        "purpose": "vision", "expires_after[seconds]": "3600"})  # fmt: skip
+    expiry = {"purpose": "vision", "expires_after[seconds]": "3600"}
+    post("expires_after[seconds]", files={"file": image}, data=expiry)
     post("files", files={"files": image}, data={"purpose": "vision"})
     error_of(service.post("/v1/files", json={"purpose": "vision"}), 400)
     with pytest.raises(openai.BadRequestError, match="no file nothing"):
         client.files.list(after="nothing")
 
 
-def test_files_are_bounded_together(home):
+def test_files_are_bounded_each_and_together(home):
     image = EncodedImage.white((64, 64))
-    limits = {"files_bytes": 2 * len(image.data)}
+    limits = {"files_bytes": 2 * len(image.data), "picture_bytes": 10_000, "pixels": 64 * 64}
     with running_service(home, limits=limits) as service:
         client = service.client()
         first, _ = upload(client, image), upload(client, image)
-        with pytest.raises(openai.BadRequestError, match="bytes in all"):
-            upload(client, image)
+        for refused, reason in [
+            (image, "bytes in all"),
+            (EncodedImage(bytes(10_001)), "at most 10000 are allowed"),
+            (EncodedImage.white((65, 64)), "pixels"),
+        ]:
+            with pytest.raises(openai.BadRequestError, match=reason):
+                upload(client, refused)
         client.files.delete(first.id)
         upload(client, image)
-
-
-def test_a_file_is_bounded(home):
-    image = EncodedImage.white((64, 64))
-    limits = {"picture_bytes": len(image.data) - 1}
-    with (
-        running_service(home, limits=limits) as service,
-        pytest.raises(openai.BadRequestError, match="at most"),
-    ):
-        upload(service.client(), image)
-    with (
-        running_service(home, limits={"pixels": 100}) as service,
-        pytest.raises(openai.BadRequestError, match="pixels"),
-    ):
-        upload(service.client(), image)

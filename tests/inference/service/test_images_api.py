@@ -9,13 +9,11 @@ import pytest
 from tests.inference.service.running_service import (
     HOUSE,
     SNOWMAN,
-    Barrier,
-    BlockedPlanner,
+    blocked_roles,
     decode_image,
     error_of,
     images_of,
     running_service,
-    sketch_roles,
     wait_until,
 )
 
@@ -125,8 +123,7 @@ def test_an_edit_under_an_idempotency_key_is_made_once(client, house):
 
 
 def test_a_sequence_that_was_cancelled_is_an_error(home):
-    barrier, roles = Barrier(), sketch_roles(home)
-    roles = sketch_roles(home, planner=BlockedPlanner(roles.planner, barrier))
+    barrier, roles = blocked_roles(home)
     with running_service(home, roles) as service, ThreadPoolExecutor() as threads:
         client = service.client()
         answer = threads.submit(client.images.generate, prompt=HOUSE)
@@ -138,8 +135,7 @@ def test_a_sequence_that_was_cancelled_is_an_error(home):
 
 
 def test_answers_say_how_many_requests_a_key_may_send(home):
-    barrier, roles = Barrier(), sketch_roles(home)
-    roles = sketch_roles(home, planner=BlockedPlanner(roles.planner, barrier))
+    barrier, roles = blocked_roles(home)
     keys = ("key-of-the-first", "key-of-the-second")
     with running_service(home, roles, keys, running=2, waiting=1, per_key=2) as service:
 

@@ -12,13 +12,7 @@ import httpx
 import openai
 
 from inference.service.response_store import ResponseStore
-from tests.inference.service.running_service import (
-    Barrier,
-    BlockedPlanner,
-    running_service,
-    sketch_roles,
-    wait_until,
-)
+from tests.inference.service.running_service import blocked_roles, running_service, wait_until
 from warehouse import Home
 from warehouse.sql import query
 
@@ -36,9 +30,8 @@ def serve(folder, address, settling_seconds, blocked, settings):
         settle(*given, **named)
 
     ResponseStore.settle = settle_slowly
-    roles = sketch_roles(home := Home(folder))
-    if blocked:
-        roles = sketch_roles(home, planner=BlockedPlanner(roles.planner, Barrier()))
+    home = Home(folder)
+    roles = blocked_roles(home)[1] if blocked else None
     with running_service(home, roles, **settings) as service:
         address.send(service.url)
         time.sleep(3600)
@@ -87,11 +80,8 @@ def test_an_answer_that_a_client_has_is_stored(tmp_path):
             case 2:
                 client.chat.completions.create(model="interleave", messages=messages)
             case 3:
-                list(
-                    client.chat.completions.create(
-                        model="interleave", messages=messages, stream=True
-                    )
-                )
+                create = client.chat.completions.create
+                list(create(model="interleave", messages=messages, stream=True))
             case 4:
                 *_, last = client.responses.create(input=REFUSED, stream=True)
                 assert last.type == "response.failed"
@@ -119,8 +109,7 @@ def test_a_request_that_waits_is_interrupted_by_a_kill(tmp_path):
 
 
 def test_a_request_that_ends_while_it_waits_has_a_row(home):
-    barrier, roles = Barrier(), sketch_roles(home)
-    roles = sketch_roles(home, planner=BlockedPlanner(roles.planner, barrier))
+    barrier, roles = blocked_roles(home)
     with running_service(home, roles, running=1) as service:
         client = service.client()
         texts = ("a cat", "a dog", "a tree")

@@ -20,8 +20,8 @@ from tests.inference.service.running_service import (
     OWN_EVENTS,
     SNOWMAN,
     Barrier,
-    BlockedPlanner,
     CountingGenerator,
+    blocked_roles,
     error_of,
     images_of,
     running_service,
@@ -33,10 +33,12 @@ from warehouse import EncodedImage
 PATH = "/v1/responses"
 
 
-def blocked(home):
-    """A barrier, and roles whose planner waits at it."""
-    barrier, roles = Barrier(), sketch_roles(home)
-    return barrier, sketch_roles(home, planner=BlockedPlanner(roles.planner, barrier))
+@pytest.fixture
+def held(home):
+    """A service whose planner waits, and the barrier at which it does."""
+    barrier, roles = blocked_roles(home)
+    with running_service(home, roles) as service:
+        yield service, barrier
 
 
 def key_header(key):
@@ -44,21 +46,19 @@ def key_header(key):
 
 
 def test_a_full_queue_answers_429_with_retry_after(home):
-    barrier, roles = blocked(home)
+    barrier, roles = blocked_roles(home)
     with running_service(home, roles, running=1, waiting=1) as service:
         client = service.client()
         first, second = (client.responses.create(input=HOUSE, background=True) for _ in range(2))
         wait_until(lambda: barrier.waiting == 1)
         assert client.responses.retrieve(first.id).status == "in_progress"
         assert client.responses.retrieve(second.id).status == "queued"
+        assert service.get("/health").status_code == service.get("/ready").status_code == 200
         rejected = service.post(PATH, json={"input": HOUSE})
         assert error_of(rejected, 429)["code"] == "queue_full"
         assert int(rejected.headers["retry-after"]) >= 1
         metrics = service.metrics()
-        assert (
-            metrics["interleave_service_running"] == 1
-            and metrics["interleave_service_waiting"] == 1
-        )
+        assert [metrics[f"interleave_service_{name}"] for name in ("running", "waiting")] == [1, 1]
         barrier.opened.set()
         done = service.client(retries=8).responses.create(input=HOUSE)
         assert done.status == "completed"
@@ -67,7 +67,7 @@ def test_a_full_queue_answers_429_with_retry_after(home):
 
 def test_a_waiting_request_says_where_it_waits(home):
     """Also for how long, once a request has ended."""
-    barrier, roles = blocked(home)
+    barrier, roles = blocked_roles(home)
     with running_service(home, roles, running=1) as service:
         client = service.client()
 
@@ -112,7 +112,7 @@ def test_health_checks_do_not_wait_for_the_sketch_world(home, monkeypatch):
 
 
 def test_one_key_cannot_fill_the_queue(home):
-    barrier, roles = blocked(home)
+    barrier, roles = blocked_roles(home)
     with running_service(home, roles, keys=("one", "two"), per_key=1) as service:
         mine, yours = service.client(key="one"), service.client(key="two")
         response = mine.responses.create(input=HOUSE, background=True)
@@ -204,20 +204,19 @@ def test_pages_of_allowed_origins_call_the_api(home):
             ServiceSettings(cors_origins=[wrong])
 
 
-def test_cancelling_stops_the_work_and_ends_its_stream(home):
-    barrier, roles = blocked(home)
-    with running_service(home, roles) as service:
-        client = service.client()
-        with client.responses.create(input=HOUSE, stream=True) as stream:
-            events = iter(stream)
-            response_id = next(events).response.id
-            wait_until(lambda: barrier.waiting == 1)
-            cancelled = client.responses.cancel(response_id)
-            assert cancelled.status == "cancelled" and barrier.cancelled == 1
-            last = list(events)[-1]
-        assert (last.type, last.response.status) == ("response.incomplete", "cancelled")
-        assert client.responses.retrieve(response_id).status == "cancelled"
-        assert client.responses.cancel(response_id).status == "cancelled"  # without effect
+def test_cancelling_stops_the_work_and_ends_its_stream(held):
+    service, barrier = held
+    client = service.client()
+    with client.responses.create(input=HOUSE, stream=True) as stream:
+        events = iter(stream)
+        response_id = next(events).response.id
+        wait_until(lambda: barrier.waiting == 1)
+        cancelled = client.responses.cancel(response_id)
+        assert cancelled.status == "cancelled" and barrier.cancelled == 1
+        last = list(events)[-1]
+    assert (last.type, last.response.status) == ("response.incomplete", "cancelled")
+    assert client.responses.retrieve(response_id).status == "cancelled"
+    assert client.responses.cancel(response_id).status == "cancelled"  # without effect
 
 
 @contextmanager
@@ -231,22 +230,21 @@ def connection(service, request):
         yield
 
 
-def test_a_disconnect_cancels(home):
-    barrier, roles = blocked(home)
-    with running_service(home, roles) as service:
-        for count, stream in enumerate((True, False), 1):
-            with connection(service, {"input": HOUSE, "stream": stream}):
-                wait_until(lambda: barrier.waiting == 1)
-            wait_until(lambda n=count: barrier.cancelled == n)
-            wait_until(lambda: service.metrics()["interleave_service_running"] == 0)
-        store = service.manager.store
-        wait_until(lambda: [each.status for each in store.search("")] == ["cancelled"] * 2)
+def test_a_disconnect_cancels(held):
+    service, barrier = held
+    for count, stream in enumerate((True, False), 1):
+        with connection(service, {"input": HOUSE, "stream": stream}):
+            wait_until(lambda: barrier.waiting == 1)
+        wait_until(lambda n=count: barrier.cancelled == n)
+        wait_until(lambda: service.metrics()["interleave_service_running"] == 0)
+    store = service.manager.store
+    wait_until(lambda: [each.status for each in store.search("")] == ["cancelled"] * 2)
 
 
-def test_several_clients_follow_a_request_in_the_background(home):
+def test_several_clients_follow_a_request_in_the_background(held):
     """It goes on when the first one disconnects."""
-    barrier, roles = blocked(home)
-    with running_service(home, roles) as service, ThreadPoolExecutor() as threads:
+    service, barrier = held
+    with ThreadPoolExecutor() as threads:
         client = service.client()
         with client.responses.create(input=HOUSE, background=True, stream=True) as stream:
             response_id = next(iter(stream)).response.id
@@ -259,7 +257,7 @@ def test_several_clients_follow_a_request_in_the_background(home):
 
 
 def test_a_quiet_stream_gets_pings(home):
-    barrier, roles = blocked(home)
+    barrier, roles = blocked_roles(home)
     with running_service(home, roles, ping_seconds=0.05) as service:
         body = {"input": HOUSE, "stream": True}
         with httpx.stream("POST", service.url + PATH, json=body, timeout=30) as response:
@@ -271,7 +269,7 @@ def test_a_quiet_stream_gets_pings(home):
 
 
 def test_a_request_has_a_deadline(home):
-    _, roles = blocked(home)
+    _, roles = blocked_roles(home)
     with running_service(home, roles, deadline_seconds=0.3) as service:
         response = service.post(PATH, json={"input": HOUSE})
         assert "not finished in 0.3 seconds" in error_of(response, 504)["message"]
@@ -301,9 +299,9 @@ def test_the_same_idempotency_key_returns_the_same_response(home):
                 client.responses.create(input="zzz", extra_headers=key_header("z"))
 
 
-def test_the_same_idempotency_key_joins_a_running_request(home):
-    barrier, roles = blocked(home)
-    with running_service(home, roles) as service, ThreadPoolExecutor() as threads:
+def test_the_same_idempotency_key_joins_a_running_request(held):
+    service, barrier = held
+    with ThreadPoolExecutor() as threads:
         create = partial(service.client().responses.create, extra_headers=key_header("k"))
         answers = [threads.submit(create, input=HOUSE) for _ in range(4)]
         wait_until(lambda: barrier.waiting)
@@ -334,7 +332,7 @@ def test_a_retry_continues_after_a_disconnect(home):
 
 
 def test_a_stopped_service_interrupts_and_a_retry_continues(home):
-    barrier, roles = blocked(home)
+    barrier, roles = blocked_roles(home)
     with running_service(home, roles, grace_seconds=0.2) as service:
         client = service.client()
         with client.responses.create(
@@ -356,7 +354,7 @@ def test_a_stopped_service_interrupts_and_a_retry_continues(home):
 
 
 def test_a_stopped_service_lets_running_requests_finish(home):
-    barrier, roles = blocked(home)
+    barrier, roles = blocked_roles(home)
     with running_service(home, roles, grace_seconds=60) as service:
         client = service.client()
         with client.responses.create(input=HOUSE, stream=True) as stream:
@@ -373,37 +371,13 @@ def test_a_stopped_service_lets_running_requests_finish(home):
             assert list(events)[-1].type == "response.completed"
 
 
-def test_two_services_cannot_share_a_home(home):
-    with (
-        running_service(home),
-        pytest.raises(StorageError, match="another service uses"),
-        running_service(home),
-    ):
-        pass
-
-
-def test_finished_requests_are_not_held_in_memory(home):
-    with running_service(home) as service:
-        client = service.client()
-        for _ in range(2):
-            client.responses.create(input=HOUSE)
-        wait_until(lambda: not service.manager._runs and not service.manager._tasks)
-        assert len(service.manager.store.search("")) == 2
-
-
-def test_a_blocked_request_does_not_block_others(home):
-    barrier, roles = blocked(home)
-    with running_service(home, roles) as service:
-        service.client().responses.create(input=HOUSE, background=True)
-        wait_until(lambda: barrier.waiting)
-        assert service.get("/health").status_code == service.get("/ready").status_code == 200
-        assert barrier.waiting == 1
-        barrier.opened.set()
-
-
 def test_responses_survive_a_restart(home):
+    """They are not held in memory; two services cannot share a home."""
     with running_service(home) as service:
         first = service.client().responses.create(input=HOUSE)
+        wait_until(lambda: not service.manager._runs and not service.manager._tasks)
+        with pytest.raises(StorageError, match="another service uses"), running_service(home):
+            pass
     with running_service(home) as service:
         again = service.client().responses.retrieve(first.id)
         assert again == first and images_of(again)

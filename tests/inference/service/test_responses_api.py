@@ -35,48 +35,35 @@ def stream_events(client, **request):
     return events
 
 
-def test_a_response_is_text_and_images_in_turn(service, client):
+def test_a_response_is_text_and_images_in_turn(client):
+    before = int(time.time())
     response = client.responses.create(model="interleave", input=SNOWMAN, metadata={"a": "b"})
-    assert response.status == "completed" and response.error is None
-    assert [item.type for item in response.output] == [
-        *["message", "image_generation_call"] * 4,
-        "message",
-    ]
-    assert response.output_text and response.metadata == {"a": "b"}
-    assert all(image.image.size for image in images_of(response))
-    interleave = response.interleave
+    assert (response.status, response.error, response.metadata) == ("completed", None, {"a": "b"})
+    kinds = [item.type for item in response.output]
+    assert kinds == [*["message", "image_generation_call"] * 4, "message"]
+    images, interleave = images_of(response), response.interleave
+    assert all(image.image.size for image in images)
     assert interleave["status"] in ("complete", "exhausted") and len(interleave["steps"]) == 4
     assert set(interleave["versions"]) == {"planner", "generator", "critic"}
-    assert [step["image"] for step in interleave["steps"]] == [
-        image.sha256 for image in images_of(response)
-    ]
+    assert [step["image"] for step in interleave["steps"]] == [image.sha256 for image in images]
+    *texts, closing = response.output_text.split("\n\n")
+    assert texts == [step["text"] for step in interleave["steps"]]
+    assert closing.startswith("Done: 4 pictures.")
+    assert before <= response.completed_at <= time.time()
     assert client.responses.retrieve(response.id) == response
 
 
-def test_texts_are_separated_and_end_with_a_closing_message(client):
+def test_usage_counts_images_and_tokens(client):
     response = client.responses.create(input=SNOWMAN)
-    words = [step["text"] for step in response.interleave["steps"]]
-    *texts, closing = response.output_text.split("\n\n")
-    assert texts == words and closing.startswith("Done: 4 pictures.")
-
-
-def test_usage_and_time_of_the_end(client):
-    before = int(time.time())
-    response = client.responses.create(input=SNOWMAN)
-    assert before <= response.completed_at <= time.time()
-    attempts = [attempt for step in response.interleave["steps"] for attempt in step["attempts"]]
-    assert response.usage.output_tokens_details.images == len(attempts)
-    assert response.usage.input_tokens_details.images == 0
-    assert response.usage.total_tokens == 0  # the sketch world has no tokens ...
-    assert response.interleave["usage"]["planner"] == {  # ... and says so
-        "calls": 1,
-        "input_tokens": None,
-        "output_tokens": None,
-    }
     messages = [{"role": "user", "content": SNOWMAN}]
     completion = client.chat.completions.create(model="interleave", messages=messages)
+    attempts = [attempt for step in response.interleave["steps"] for attempt in step["attempts"]]
+    assert response.usage.output_tokens_details.images == len(attempts)
     assert completion.usage.completion_tokens_details.images == len(attempts)
-    assert before <= completion.interleave["completed_at"] <= time.time()
+    assert response.usage.input_tokens_details.images == 0
+    assert response.usage.total_tokens == 0  # the sketch world has no tokens, and says so
+    planner = {"calls": 1, "input_tokens": None, "output_tokens": None}
+    assert response.interleave["usage"]["planner"] == planner
 
 
 def test_a_stream_has_the_events_of_the_api(client):
@@ -149,14 +136,6 @@ def test_only_who_asks_gets_our_own_events(client):
     assert [event.type for event in live] == [event.type for event in plain]
     with pytest.raises(openai.BadRequestError, match="Interleave-Events"):
         client.responses.create(input=HOUSE, extra_headers={"Interleave-Events": "maybe"})
-
-
-def test_the_client_accumulates_a_stream(client):
-    with client.responses.stream(model="interleave", input=HOUSE) as stream:
-        for _ in stream:
-            pass
-        final = stream.get_final_response()
-    assert final.status == "completed" and images_of(final)
 
 
 def test_a_background_request_is_polled(client):

@@ -16,7 +16,8 @@ from inference.events import (
 )
 from inference.generation.trajectory_view import TrajectoryView
 from inference.roles import PlanStep, Verdict
-from inference.service.responses.response_builder import Usage, closing_text
+from inference.service.responses.generation_model import Usage, UsageModel
+from inference.service.responses.response_builder import closing_text
 from schemas.trajectories import ModelCallRow
 from warehouse import EncodedImage
 
@@ -45,13 +46,15 @@ def test_tokens_are_those_of_planner_and_critic():
         (chat["prompt_tokens_details"], chat["completion_tokens_details"]),
     ):
         assert (given["images"], drawn["images"]) == (2, 1)
-    assert usage.by_role()["generator"] == {"calls": 1, "input_tokens": 1000, "output_tokens": 4000}
+    assert usage.by_role()["generator"] == UsageModel(
+        calls=1, input_tokens=1000, output_tokens=4000
+    )
 
 
 def test_tokens_that_no_backend_counts_are_null_by_role():
     usage = Usage(0, [call("planner"), call("critic", 10, None)])
-    assert usage.by_role()["planner"]["input_tokens"] is None
-    assert usage.by_role()["critic"] == {"calls": 1, "input_tokens": 10, "output_tokens": None}
+    assert usage.by_role()["planner"].input_tokens is None
+    assert usage.by_role()["critic"] == UsageModel(calls=1, input_tokens=10, output_tokens=None)
     assert usage.responses()["total_tokens"] == 10
 
 

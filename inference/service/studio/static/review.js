@@ -132,7 +132,7 @@ async function showItem() {
   byId("review-item").replaceChildren(...itemParts(item));
   byId("review-item").querySelector("h2").focus();
   const images = [...byId("review-item").querySelectorAll("img")];
-  await Promise.all(images.map((image) => loadImage(image, ownerOf(item))));
+  await Promise.all(images.map((image) => showImage(image, ownerOf(item))));
   const next = queue?.items[queue.index + 1];
   if (view === opened && next) loadImage(ownerOf(next), next.image).catch(() => {});
 }
@@ -174,7 +174,7 @@ function pictureOf(sha256, caption, alt) {
 
 const ownerOf = ({ shard }) => `reviews/${encodeURIComponent(shard)}`;
 
-async function loadImage(image, owner) {
+async function showImage(image, owner) {
   try {
     image.src = await loadImage(owner, image.dataset.sha256);
   } catch (error) {

@@ -5,6 +5,7 @@ from playwright.sync_api import expect
 
 from inference.backends.providers.budget import SPENDING_FILE
 from inference.backends.providers.settings import BudgetSettings
+from inference.generation import generation_sink
 from schemas.trajectories import MODEL_CALLS
 from tests.helpers.ledger import START, model_call
 from tests.helpers.spending import spend
@@ -61,13 +62,14 @@ def test_a_first_day(service):
     assert "since" in error_of(response, 400)["message"]
 
 
-def test_of_several_keys_each_reads_its_own_costs(tmp_path):
+def test_of_several_keys_each_reads_its_own_costs(tmp_path, monkeypatch):
     """Also where they sent the same text, so that their calls are alike and in one partition."""
 
     def costs(key):
         headers = {"Authorization": f"Bearer {key}"}
         return service.get("/studio/costs", headers=headers).json()
 
+    monkeypatch.setattr(generation_sink, "_FLUSH_SECONDS", 0.1)
     home, budget = Home(str(tmp_path)), BudgetSettings(usd=100)
     home.lake.write(MODEL_CALLS, [model_call(1)], "trajectories-a-0000")
     with running_service(home, keys=("one", "two", "none"), budget=budget) as service:

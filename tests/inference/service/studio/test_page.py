@@ -5,9 +5,8 @@ import io
 import re
 import zipfile
 
-import pytest
 from PIL import Image
-from playwright.sync_api import FilePayload, Page, expect
+from playwright.sync_api import FilePayload, Locator, Page, expect
 
 from assets.core.profile import load_profile
 from inference.backends.sketch.backend import SketchBackend
@@ -47,13 +46,47 @@ class AcceptingCritic:
         return Verdict(True, "", "")
 
 
+PASTE_OR_DROP = """way => {
+  const transfer = new DataTransfer();
+  const canvas = new OffscreenCanvas(96, 96);
+  canvas.getContext("2d").fillRect(0, 0, 96, 96);
+  return canvas.convertToBlob().then((blob) => {
+    transfer.items.add(new File([blob], "black.png", { type: "image/png" }));
+    const more = { bubbles: true, cancelable: true };
+    const event = way === "paste"
+      ? new ClipboardEvent("paste", { clipboardData: transfer, ...more })
+      : new DragEvent("drop", { dataTransfer: transfer, ...more });
+    document.getElementById("request").dispatchEvent(event);
+  });
+}"""
 ANIMATIONS = "document.getAnimations().length"
 
 
-def test_steps_appear_and_are_announced(page):
+def test_a_sequence_is_watched_unfolded_enlarged_and_downloaded(page, tmp_path):
     story = create(page, SNOWMAN)
-    steps = story.locator(".step")
-    expect(steps).to_have_count(4)
+    _check_steps(page, story)
+    step = story.locator(".step").nth(2)
+    reasoning = step.get_by_text("The step failed.")
+    expect(reasoning).to_be_hidden()
+    step.get_by_text("1 rejected attempt").click()
+    expect(reasoning).to_be_visible()
+    for fact in ("Prompt", "Critic’s reasoning", "Rewritten prompt"):
+        expect(step.locator(".rejected dt").get_by_text(fact, exact=True)).to_be_visible()
+    rejected = step.get_by_role("img", name=re.compile("Attempt 1 at: Put everything together"))
+    assert rejected.get_attribute("src") != step.locator(".frame img").get_attribute("src")
+    step.get_by_text("Details", exact=True).click()
+    expect(step.locator(".how dd").first).to_be_visible()
+    step.locator(".rejected .zoom").click()
+    dialog = page.get_by_role("dialog", name="Image")
+    expect(dialog.get_by_text(re.compile(r"^Attempt 1 at: "))).to_be_visible()
+    page.keyboard.press("Escape")
+    step.get_by_text("1 rejected attempt").click()
+    _enlarge_by_keyboard(page, story)
+    _check_downloads(page, story, tmp_path)
+
+
+def _check_steps(page: Page, story: Locator) -> None:
+    expect(story.locator(".step")).to_have_count(4)
     words = story.locator(".words").all_text_contents()
     assert words[0] == "Roll a big ball of snow." and picture_texts(story) == words
     expect(story.get_by_text("Accepted", exact=True)).to_have_count(2)
@@ -65,40 +98,30 @@ def test_steps_appear_and_are_announced(page):
     expect(page.get_by_role("button", name="Create", exact=True)).to_be_visible()
 
 
-@pytest.mark.parametrize("category", ["Embodied manipulation", "Image description"])
-def test_example_fills_the_form(page, category):
-    example = page.get_by_role("button", name=category)
-    text = example.locator(".text").text_content()
-    example.click()
-    expect(request_field(page)).to_have_value(text)
-    page.keyboard.press("Control+Enter")
-    expect(finished_story(page).get_by_role("heading", name=text)).to_be_visible()
-    page.get_by_role("link", name="Create").click()
-    expect(example).to_be_visible()
+def _enlarge_by_keyboard(page: Page, story: Locator) -> None:
+    opener = story.get_by_role("button", name="Roll a big ball of snow.")
+    opener.press("Enter")
+    dialog = page.get_by_role("dialog", name="Image")
+    caption = dialog.get_by_role("status").first
+    expect(caption).to_have_text("Roll a big ball of snow. (1 of 4)")
+    page.keyboard.press("ArrowLeft")
+    expect(caption).to_have_text(re.compile(r"\(4 of 4\)$"))
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(caption).to_have_text(re.compile(r"\(2 of 4\)$"))
+    large = dialog.get_by_role("img").bounding_box()
+    assert large["width"] > 1.5 * story.locator(".frame img").nth(1).bounding_box()["width"]
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(opener).to_be_focused()
 
 
-def test_rejected_attempts_unfold_with_the_critics_reasoning(page):
-    step = create(page, SNOWMAN).locator(".step").nth(2)
-    reasoning = step.get_by_text("The step failed.")
-    expect(reasoning).to_be_hidden()
-    step.get_by_text("1 rejected attempt").click()
-    expect(reasoning).to_be_visible()
-    for fact in ("Prompt", "Critic’s reasoning", "Rewritten prompt"):
-        expect(step.locator(".rejected dt").get_by_text(fact, exact=True)).to_be_visible()
-    rejected = step.get_by_role("img", name=re.compile("Attempt 1 at: Put everything together"))
-    chosen = step.locator(".frame img")
-    assert rejected.get_attribute("src") != chosen.get_attribute("src")
-    step.get_by_text("Details", exact=True).click()
-    expect(step.locator(".how dd").first).to_be_visible()
-
-
-def test_downloads_are_readable(page, tmp_path):
-    story = create(page, SNOWMAN)
+def _check_downloads(page: Page, story: Locator, folder) -> None:
     files = {}
     for name in ("HTML page", "Markdown", "ZIP with images"):
         with page.expect_download() as download:
             story.get_by_role("button", name=name).click()
-        files[name] = tmp_path / download.value.suggested_filename
+        files[name] = folder / download.value.suggested_filename
         download.value.save_as(files[name])
     page.goto(files["HTML page"].as_uri())
     expect(page.get_by_role("heading", name=SNOWMAN)).to_be_visible()
@@ -108,6 +131,19 @@ def test_downloads_are_readable(page, tmp_path):
     assert files["Markdown"].read_text().startswith(f"# {SNOWMAN}")
     names = zipfile.ZipFile(files["ZIP with images"]).namelist()
     assert "story.html" in names and len([name for name in names if name.endswith(".png")]) == 7
+
+
+def test_examples_fill_the_form(page):
+    for category in ("Embodied manipulation", "Image description"):
+        example = page.get_by_role("button", name=category)
+        text = example.locator(".text").text_content()
+        example.click()
+        expect(request_field(page)).to_have_value(text)
+        page.keyboard.press("Control+Enter")
+        expect(finished_story(page).get_by_role("heading", name=text)).to_be_visible()
+        page.get_by_role("link", name="Create").click()
+        expect(example).to_be_visible()
+        request_field(page).fill("")
 
 
 def test_earlier_stories_are_searched_opened_and_reused(page):
@@ -136,12 +172,14 @@ def test_earlier_stories_are_searched_opened_and_reused(page):
     expect(page.get_by_text("No matches")).to_be_visible()
 
 
-def test_story_is_deleted_after_confirmation(page):
-    text = "Draw a red house beside a tree, just for now"
-    create(page, text)
+def test_a_request_with_markup_is_escaped_and_deleted_after_confirmation(page):
+    text = "A red house <img src=x onerror=alert(1)> beside a <b>tree</b>"
+    expect(create(page, text).get_by_role("heading", name=text)).to_be_visible()
     page.get_by_role("link", name="History").click()
-    stories = page.get_by_role("list", name="Responses")
-    stories.get_by_role("link", name=text).click()
+    link = page.get_by_role("list", name="Responses").get_by_role("link", name=text)
+    expect(link).to_be_visible()
+    expect(page.locator("img[src=x]")).to_have_count(0)
+    link.click()
     finished_story(page)
     page.once("dialog", lambda dialog: dialog.dismiss())
     page.get_by_role("button", name="Delete").click()
@@ -149,7 +187,7 @@ def test_story_is_deleted_after_confirmation(page):
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="History")).to_be_focused()
     expect(page.locator("#found")).to_have_text(re.compile("response"))
-    expect(stories.get_by_role("link", name=text)).to_have_count(0)
+    expect(link).to_have_count(0)
 
 
 def test_two_settings_are_compared_side_by_side(page):
@@ -211,12 +249,10 @@ def _follow_in_another_tab(page: Page) -> None:
     tab.close()
 
 
-def test_uploaded_picture_is_described(page, tmp_path):
-    story = create(page, "A red house beside a tree")
+def test_an_uploaded_image_is_described_and_edited(page, tmp_path):
     picture = tmp_path / "house.png"
-    last = story.locator(".frame img").last
-    data = last.get_attribute("src").partition(",")[2]
-    picture.write_bytes(base64.b64decode(data))
+    data = create(page, "A red house beside a tree").locator(".frame img").last.get_attribute("src")
+    picture.write_bytes(base64.b64decode(data.partition(",")[2]))
     page.get_by_label("Add images").set_input_files([picture, picture])
     uploads = page.get_by_role("list", name="Input images")
     expect(uploads.get_by_role("img")).to_have_count(2)
@@ -226,34 +262,25 @@ def test_uploaded_picture_is_described(page, tmp_path):
     expect(described.get_by_text(re.compile("The picture shows .* red house"))).to_be_visible()
     expect(described.get_by_role("img", name="Input image 1")).to_be_visible()
     expect(described.locator(".frame")).to_have_count(0)
+    text = "Draw a blue car beside the house"
+    edited = create(page, text)
+    expect(edited.locator(".step-head").first).to_contain_text("Step 1")
+    expect(page.locator("#announcements")).to_have_text(re.compile("^Complete"))
+    page.reload()
+    expect(finished_story(page).get_by_role("heading", level=2)).not_to_contain_text("<image>")
+    page.get_by_role("button", name="Edit request").click()
+    expect(request_field(page)).to_have_value(text)
 
 
-@pytest.mark.parametrize("way", ["paste", "drop"])
-def test_pictures_are_pasted_and_dropped(page, way):
-    page.evaluate(
-        """way => {
-          const transfer = new DataTransfer();
-          const canvas = new OffscreenCanvas(96, 96);
-          canvas.getContext("2d").fillRect(0, 0, 96, 96);
-          return canvas.convertToBlob().then((blob) => {
-            transfer.items.add(new File([blob], "black.png", { type: "image/png" }));
-            const more = { bubbles: true, cancelable: true };
-            const event = way === "paste"
-              ? new ClipboardEvent("paste", { clipboardData: transfer, ...more })
-              : new DragEvent("drop", { dataTransfer: transfer, ...more });
-            document.getElementById("request").dispatchEvent(event);
-          });
-        }""",
-        way,
-    )
-    expect(page.get_by_role("img", name="Image 1, black.png")).to_be_visible()
-
-
-def test_other_files_are_rejected_with_a_message(page, tmp_path):
+def test_images_are_pasted_and_dropped_and_other_files_rejected(page, tmp_path):
+    for number, way in enumerate(("paste", "drop"), 1):
+        page.evaluate(PASTE_OR_DROP, way)
+        expect(page.get_by_role("img", name=f"Image {number}, black.png")).to_be_visible()
     notes = tmp_path / "notes.txt"
     notes.write_text("no picture")
     page.get_by_label("Add images").set_input_files(notes)
-    expect(page.get_by_role("alert")).to_contain_text("notes.txt isn't a PNG, JPEG or WebP image.")
+    message = "notes.txt isn't a PNG, JPEG or WebP image."
+    expect(page.get_by_role("alert")).to_contain_text(message)
 
 
 def test_page_has_the_limits_of_the_service(browser, tmp_path):
@@ -285,35 +312,35 @@ def test_page_has_the_limits_of_the_service(browser, tmp_path):
         expect(page.get_by_role("article")).to_have_count(0)
 
 
-def test_rejected_request_has_a_reason(page):
+def test_a_refused_request_has_a_reason_and_suggestions(page):
     story = create(page, "hello")
     expect(story).to_contain_text("We can't illustrate this request")
     expect(story).to_contain_text("draws simple objects")
     story.get_by_role("button", name="Show the phases of the moon").click()
     expect(finished_story(page).get_by_text(re.compile("^Complete"))).to_be_visible()
     expect(request_field(page)).to_have_value("Show the phases of the moon")
+    page.get_by_role("link", name="History").click()
+    entry = page.get_by_role("listitem").filter(has_text="hello")
+    expect(entry).to_contain_text("We can't illustrate this request")
+    expect(entry.locator(".cover")).to_have_count(0)
 
 
-def test_impossible_setting_has_a_reason(page):
+def test_settings_are_those_of_the_service_and_impossible_ones_have_a_reason(page):
     page.get_by_text("Settings", exact=True).click()
     settings = page.get_by_role("group", name="Settings of the request")
+    attempts = settings.get_by_label("Maximum attempts per step")
+    expect(attempts).to_have_value("5")
+    expect(settings.get_by_label("Images for the generator")).to_be_hidden()
+    expect(settings.get_by_label("Agents")).to_be_hidden()
+    expect(page.get_by_role("button", name="Compare agents")).to_be_hidden()
     settings.get_by_label("Maximum steps").fill("2")
     expect(create(page, SNOWMAN)).to_contain_text("4 steps, more than max_steps = 2")
     page.get_by_role("link", name="Create").click()
     settings.get_by_label("Maximum steps").fill("")
-    settings.get_by_label("Maximum attempts per step").fill("21")  # the service allows 20
+    attempts.fill("21")  # the service allows 20
     page.get_by_role("button", name="Create", exact=True).click()
-    assert not settings.get_by_label("Maximum attempts per step").evaluate("e => e.validity.valid")
+    assert not attempts.evaluate("e => e.validity.valid")
     expect(page.get_by_role("article")).to_have_count(0)
-
-
-def test_what_the_service_lacks_is_not_offered(page):
-    page.get_by_text("Settings", exact=True).click()
-    settings = page.get_by_role("group", name="Settings of the request")
-    expect(settings.get_by_label("Maximum attempts per step")).to_have_value("5")
-    expect(settings.get_by_label("Images for the generator")).to_be_hidden()
-    expect(settings.get_by_label("Agents")).to_be_hidden()
-    expect(page.get_by_role("button", name="Compare agents")).to_be_hidden()
 
 
 def test_agents_are_compared_side_by_side(browser, tmp_path):
@@ -355,17 +382,6 @@ def test_unknown_addresses_say_so(browser, studio):
         expect(request_field(page)).to_be_visible()
 
 
-def test_long_words_wrap(browser, studio):
-    word = "Draw a house " + "x" * 400
-    with open_page(browser, studio, 360, 740) as page:
-        create(page, word)
-        page.get_by_text("Show the whole request").click()
-        assert not is_wider_than_screen(page)
-        page.get_by_role("link", name="History").click()
-        expect(page.get_by_role("link", name="Draw a house …")).to_be_visible()
-        assert not is_wider_than_screen(page)
-
-
 def test_tiny_picture_is_not_smoothed(browser, tmp_path):
     home = Home(tmp_path)
     small = load_profile("sketch").model_copy(update={"sketch": SketchBackend(picture_size=96)})
@@ -377,12 +393,3 @@ def test_tiny_picture_is_not_smoothed(browser, tmp_path):
         expect(image).to_have_css("image-rendering", "pixelated")
         box = image.bounding_box()
         assert (box["width"], box["height"]) == (192, 192)
-
-
-def test_markup_in_a_request_is_escaped(page):
-    text = "A red house <img src=x onerror=alert(1)> beside a <b>tree</b>"
-    story = create(page, text)
-    expect(story.get_by_role("heading", name=text)).to_be_visible()
-    page.get_by_role("link", name="History").click()
-    expect(page.get_by_role("link", name=text)).to_be_visible()
-    expect(page.locator("img[src=x]")).to_have_count(0)

@@ -19,7 +19,6 @@ from tests.inference.service.studio.studio_page import (
     SNOWMAN,
     create,
     finished_story,
-    is_wider_than_screen,
     open_page,
     picture_texts,
     request_field,
@@ -57,226 +56,150 @@ def follow_up(story: Locator, text: str) -> None:
     story.get_by_label("What next?").press("Enter")
 
 
-class TestAddress:
-    def test_a_reload_and_forward_join_what_is_running(self, held):
-        page, barrier = held
-        submit(page, SNOWMAN)
-        third = page.locator(".step").nth(2)
-        expect(third.get_by_text("Drawing …")).to_be_visible()
-        page.get_by_role("link", name="Step 2: A nose").click()
-        expect(page.locator(".step").nth(1)).to_be_focused()
-        expect(page).to_have_url(ADDRESS)
-        page.reload()
-        expect(third.get_by_text("Drawing …")).to_be_visible()
-        page.go_back()
-        expect(page.get_by_role("button", name="Create", exact=True)).to_be_visible()
-        expect(page.get_by_role("article")).to_have_count(0)
-        page.go_forward()
-        expect(third.get_by_text("Drawing …")).to_be_visible()
-        assert not barrier.cancelled
-        barrier.opened.set()
-        story = finished_story(page)
-        expect(story.get_by_text("Complete. 7 images drawn, 3 rejected.")).to_be_visible()
-        expect(page.get_by_role("button", name="Stop")).to_be_hidden()
-        assert len(picture_texts(story)) == 4
+def test_a_reload_and_forward_join_what_is_running(held):
+    page, barrier = held
+    submit(page, SNOWMAN)
+    third = page.locator(".step").nth(2)
+    expect(third.get_by_text("Drawing …")).to_be_visible()
+    page.get_by_role("link", name="Step 2: A nose").click()
+    expect(page.locator(".step").nth(1)).to_be_focused()
+    expect(page).to_have_url(ADDRESS)
+    page.reload()
+    expect(third.get_by_text("Drawing …")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("button", name="Create", exact=True)).to_be_visible()
+    expect(page.get_by_role("article")).to_have_count(0)
+    page.go_forward()
+    expect(third.get_by_text("Drawing …")).to_be_visible()
+    assert not barrier.cancelled
+    barrier.opened.set()
+    story = finished_story(page)
+    expect(story.get_by_text("Complete. 7 images drawn, 3 rejected.")).to_be_visible()
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    assert len(picture_texts(story)) == 4
 
-    def test_who_joined_can_stop_it(self, held):
-        page, barrier = held
-        submit(page, SNOWMAN)
-        expect(page.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
-        page.reload()
-        page.get_by_role("button", name="Stop").click()
-        expect(finished_story(page).get_by_text("Cancelled.")).to_be_visible()
-        assert barrier.cancelled
 
-    def test_what_is_not_stored_is_cancelled_when_the_page_is_closed(self, held):
-        page, barrier = held
-        page.get_by_text("Settings", exact=True).click()
-        page.get_by_label("Store the result").uncheck()
-        submit(page, SNOWMAN)
-        expect(page.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
-        page.get_by_role("link", name="History").click()
-        expect(page.get_by_text("1 response", exact=True)).to_be_visible()
-        page.get_by_role("link", name="Create").click()
-        expect(page.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
-        assert not barrier.cancelled
-        page.reload()
-        wait_until(lambda: barrier.cancelled)
-        expect(page.get_by_role("article")).to_have_count(0)
+def test_who_joined_can_stop_it(held):
+    page, barrier = held
+    submit(page, SNOWMAN)
+    expect(page.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
+    page.reload()
+    page.get_by_role("button", name="Stop").click()
+    expect(finished_story(page).get_by_text("Cancelled.")).to_be_visible()
+    assert barrier.cancelled
 
-    def test_a_comparison_has_one_as_well(self, page):
-        page.get_by_text("Settings", exact=True).click()
-        page.get_by_label("Compare two settings").check()
-        page.get_by_role("group", name="Setting B").get_by_label("Maximum attempts").fill("1")
+
+def test_what_is_not_stored_is_cancelled_when_the_page_is_closed(held):
+    page, barrier = held
+    page.get_by_text("Settings", exact=True).click()
+    page.get_by_label("Store the result").uncheck()
+    submit(page, SNOWMAN)
+    expect(page.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
+    page.get_by_role("link", name="History").click()
+    expect(page.get_by_text("1 response", exact=True)).to_be_visible()
+    page.get_by_role("link", name="Create").click()
+    expect(page.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
+    assert not barrier.cancelled
+    page.reload()
+    wait_until(lambda: barrier.cancelled)
+    expect(page.get_by_role("article")).to_have_count(0)
+
+
+def test_a_comparison_has_an_address_as_well(page):
+    page.get_by_text("Settings", exact=True).click()
+    page.get_by_label("Compare two settings").check()
+    page.get_by_role("group", name="Setting B").get_by_label("Maximum attempts").fill("1")
+    submit(page, HOUSE)
+    expect(page).to_have_url(COMPARISON)
+    page.reload()
+    second = page.get_by_role("article").nth(1)
+    expect(second.get_by_text("Maximum attempts per step: 1")).to_be_visible()
+    expect(second).to_have_attribute("aria-busy", "false")
+    rows = page.get_by_role("region", name="Comparison").get_by_role("row")
+    expect(rows.nth(2)).to_have_text(re.compile(r"^BComplete.*\d s$"))
+
+
+def test_planning_shows_motion_and_time_and_the_queue_a_place(browser, tmp_path):
+    home, barrier = Home(tmp_path), Barrier()
+    planner = BlockedPlanner(sketch_roles(home).planner, barrier)
+    roles = sketch_roles(home, planner=planner)
+    with (
+        running_service(home, roles, running=1) as service,
+        open_page(browser, service.url) as page,
+    ):
         submit(page, HOUSE)
-        expect(page).to_have_url(COMPARISON)
-        page.reload()
-        second = page.get_by_role("article").nth(1)
-        expect(second.get_by_text("Maximum attempts per step: 1")).to_be_visible()
-        expect(second).to_have_attribute("aria-busy", "false")
-        rows = page.get_by_role("region", name="Comparison").get_by_role("row")
-        expect(rows.nth(2)).to_have_text(re.compile(r"^BComplete.*\d s$"))
+        expect(page.locator(".state")).to_have_text("Planning …")
+        expect(page.get_by_role("timer")).to_have_text(re.compile(r"^\d+ s$"))
+        assert page.evaluate("document.getAnimations().length") > 0
+        page.emulate_media(reduced_motion="reduce")
+        assert page.evaluate("document.getAnimations().length") == 0
+        page.get_by_role("link", name="Create").click()
+        submit(page, "A cat on a meadow")
+        expect(page.locator(".state")).to_have_text(re.compile("^Waiting: position 1 in"))
+        expect(page.locator("#announcements")).to_have_text(re.compile("position 1"))
+        barrier.opened.set()
+        expect(finished_story(page).get_by_text(re.compile("^Complete"))).to_be_visible()
 
 
-class TestWaiting:
-    def test_planning_shows_motion_and_time_and_the_queue_a_place(self, browser, tmp_path):
-        home, barrier = Home(tmp_path), Barrier()
-        planner = BlockedPlanner(sketch_roles(home).planner, barrier)
-        roles = sketch_roles(home, planner=planner)
-        with (
-            running_service(home, roles, running=1) as service,
-            open_page(browser, service.url) as page,
-        ):
-            submit(page, HOUSE)
-            expect(page.locator(".state")).to_have_text("Planning …")
-            expect(page.get_by_role("timer")).to_have_text(re.compile(r"^\d+ s$"))
-            assert page.evaluate("document.getAnimations().length") > 0
-            page.emulate_media(reduced_motion="reduce")
-            assert page.evaluate("document.getAnimations().length") == 0
-            page.get_by_role("link", name="Create").click()
-            submit(page, "A cat on a meadow")
-            expect(page.locator(".state")).to_have_text(re.compile("^Waiting: position 1 in"))
-            expect(page.locator("#announcements")).to_have_text(re.compile("position 1"))
-            barrier.opened.set()
-            expect(finished_story(page).get_by_text(re.compile("^Complete"))).to_be_visible()
+def test_a_follow_up_continues_from_the_last_image_and_links_back(page):
+    """From a new result, and from one of the history."""
+    story = create(page, HOUSE)
+    story.get_by_role("button", name="Continue").click()
+    message = "Describe in words what you want to see."
+    expect(story.get_by_role("alert").first).to_have_text(message)
+    first, text = page.url, "Draw a blue car beside the house"
+    follow_up(story, text)
+    expect(page.get_by_role("heading", name=text)).to_be_visible()
+    story = finished_story(page)
+    expect(story.get_by_role("img", name="Input image 1")).to_be_visible()
+    expect(story.locator(".step").first.get_by_text("Step 1", exact=True)).to_be_visible()
+    expect(story.get_by_text("<image>")).to_have_count(0)
+    page.reload()
+    story = finished_story(page)
+    expect(story.get_by_role("heading", level=2)).to_have_text(text)
+    expect(story.locator(".step").first.get_by_text("Step 1", exact=True)).to_be_visible()
+    story.get_by_role("link", name=HOUSE).click()
+    expect(page).to_have_url(first)
+    follow_up(finished_story(page), "Draw a yellow sun above the house")
+    expect(page.get_by_text("Follows:").get_by_role("link", name=HOUSE)).to_be_visible()
+    finished_story(page)
+    expect(page).not_to_have_url(first)
+    page.go_back()
+    expect(page).to_have_url(first)
+    page.get_by_role("link", name="History", exact=True).click()
+    entry = page.get_by_role("list", name="Responses").get_by_role("link").first
+    expect(entry).to_have_text("Draw a yellow sun above the house")
 
 
-class TestFollowUp:
-    def test_it_continues_from_the_last_image_and_links_back(self, page):
-        create(page, HOUSE)
-        first = page.url
-        follow_up(page.get_by_role("article"), "Draw a blue car beside the house")
-        expect(page.get_by_role("heading", name="Draw a blue car")).to_be_visible()
-        story = finished_story(page)
-        expect(story.get_by_role("img", name="Input image 1")).to_be_visible()
-        expect(story.locator(".step").first.get_by_text("Step 1", exact=True)).to_be_visible()
-        expect(story.get_by_text("<image>")).to_have_count(0)
-        page.reload()
-        story = finished_story(page)
-        expect(story.get_by_role("heading", level=2)).to_have_text(
-            "Draw a blue car beside the house"
-        )
-        expect(story.locator(".step").first.get_by_text("Step 1", exact=True)).to_be_visible()
-        story.get_by_role("link", name=HOUSE).click()
-        expect(page).to_have_url(first)
-
-    def test_it_works_from_the_history_and_back_returns_there(self, page):
-        create(page, HOUSE)
-        page.get_by_role("link", name="History").click()
-        page.get_by_role("list", name="Responses").get_by_role("link", name=HOUSE).first.click()
-        story, before = finished_story(page), page.url
-        follow_up(story, "Draw a blue car beside the house")
-        link = page.get_by_text("Follows:").get_by_role("link", name=HOUSE)
-        expect(link).to_be_visible()
-        finished_story(page)
-        expect(page).not_to_have_url(before)
-        page.go_back()
-        expect(page).to_have_url(before)
-        page.get_by_role("link", name="History", exact=True).click()
-        entry = page.get_by_role("list", name="Responses").get_by_role("link").first
-        expect(entry).to_have_text("Draw a blue car beside the house")
-
-    def test_an_empty_one_is_not_sent(self, page):
-        story = create(page, HOUSE)
-        story.get_by_role("button", name="Continue").click()
-        expect(story.get_by_role("alert").first).to_have_text(
-            "Describe in words what you want to see."
-        )
+def test_an_image_is_copied_saved_and_used_as_input(page, tmp_path):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    image = create(page, HOUSE).locator(".frame img").last
+    data = base64.b64decode(image.get_attribute("src").partition(",")[2])
+    image.click()
+    dialog = page.get_by_role("dialog", name="Image")
+    dialog.get_by_role("button", name="Copy").click()
+    expect(dialog.get_by_text("Copied.")).to_be_visible()
+    width = image.evaluate("image => image.naturalWidth")
+    assert page.evaluate(IN_CLIPBOARD) == width
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="Save").click()
+    assert re.fullmatch(r"step-\d+\.png", download.value.suggested_filename)
+    download.value.save_as(tmp_path / "saved.png")
+    assert (tmp_path / "saved.png").read_bytes() == data
+    dialog.get_by_role("button", name="Use as input").click()
+    uploads = page.locator("#uploads").get_by_role("img")
+    assert uploads.get_attribute("src") == image.get_attribute("src")
+    expect(request_field(page)).to_be_focused()
 
 
-class TestImages:
-    def test_the_dialog_is_used_by_keyboard(self, page):
-        story = create(page, SNOWMAN)
-        opener = story.get_by_role("button", name="Roll a big ball of snow.")
-        opener.press("Enter")
-        dialog = page.get_by_role("dialog", name="Image")
-        caption = dialog.get_by_role("status").first
-        expect(caption).to_have_text("Roll a big ball of snow. (1 of 4)")
-        page.keyboard.press("ArrowLeft")
-        expect(caption).to_have_text(re.compile(r"\(4 of 4\)$"))
-        page.keyboard.press("ArrowRight")
-        page.keyboard.press("ArrowRight")
-        expect(caption).to_have_text(re.compile(r"\(2 of 4\)$"))
-        large = dialog.get_by_role("img").bounding_box()
-        assert large["width"] > 1.5 * story.locator(".frame img").nth(1).bounding_box()["width"]
-        page.keyboard.press("Escape")
-        expect(dialog).to_be_hidden()
-        expect(opener).to_be_focused()
-
-    def test_rejected_attempts_are_among_them_once_they_are_unfolded(self, page):
-        story = create(page, SNOWMAN)
-        story.locator(".rejected > summary").last.click()
-        story.locator(".rejected .zoom").last.click()
-        expect(
-            page.get_by_role("dialog").get_by_text(re.compile(r"^Attempt \d at: "))
-        ).to_be_visible()
-
-    def test_an_image_is_copied_saved_and_used_as_input(self, page, tmp_path):
-        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        image = create(page, HOUSE).locator(".frame img").last
-        data = base64.b64decode(image.get_attribute("src").partition(",")[2])
-        image.click()
-        dialog = page.get_by_role("dialog", name="Image")
-        dialog.get_by_role("button", name="Copy").click()
-        expect(dialog.get_by_text("Copied.")).to_be_visible()
-        width = image.evaluate("image => image.naturalWidth")
-        assert page.evaluate(IN_CLIPBOARD) == width
-        with page.expect_download() as download:
-            dialog.get_by_role("button", name="Save").click()
-        assert re.fullmatch(r"step-\d+\.png", download.value.suggested_filename)
-        download.value.save_as(tmp_path / "saved.png")
-        assert (tmp_path / "saved.png").read_bytes() == data
-        dialog.get_by_role("button", name="Use as input").click()
-        uploads = page.locator("#uploads").get_by_role("img")
-        assert uploads.get_attribute("src") == image.get_attribute("src")
-        expect(request_field(page)).to_be_focused()
-
-
-class TestTexts:
-    def test_what_is_not_drawn_is_named_beside_the_last_image(self, page):
-        story = create(page, "A red house beside a zeppelin")
-        last = story.locator(".step:has(.frame)").last
-        expect(last.get_by_text("Not drawn: zeppelin.")).to_be_visible()
-
-    def test_an_edit_of_an_upload_begins_at_step_1(self, page, tmp_path):
-        image = create(page, HOUSE).locator(".frame img").last.get_attribute("src")
-        picture = tmp_path / "house.png"
-        picture.write_bytes(base64.b64decode(image.partition(",")[2]))
-        page.get_by_label("Add images").set_input_files(picture)
-        story = create(page, "Draw a blue car beside the house")
-        expect(story.locator(".step-head").first).to_contain_text("Step 1")
-        expect(page.locator("#announcements")).to_have_text(re.compile("^Complete"))
-        page.reload()
-        expect(finished_story(page).get_by_role("heading", level=2)).not_to_contain_text("<image>")
-        page.get_by_role("button", name="Edit request").click()
-        expect(request_field(page)).to_have_value("Draw a blue car beside the house")
-
-    def test_a_long_request_is_cut_and_unfolds(self, page):
-        text = "Draw a red house beside a tree, " + "and a cat on the meadow, " * 20 + "at last."
-        story = create(page, text)
-        heading = story.get_by_role("heading", level=2)
-        expect(heading).to_have_text(re.compile(r"^Draw a red house .{80,140} …$"))
-        expect(story.get_by_text(text)).to_be_hidden()
-        story.get_by_text("Show the whole request").click()
-        expect(story.get_by_text(text)).to_be_visible()
-
-    def test_a_refusal_in_the_history_says_why(self, page):
-        create(page, "hello there")
-        page.get_by_role("link", name="History").click()
-        entry = page.get_by_role("listitem").filter(has_text="hello there")
-        expect(entry).to_contain_text("We can't illustrate this request")
-        expect(entry.locator(".cover")).to_have_count(0)
-
-
-def test_the_navigation_and_a_large_image_fit_a_phone(browser, studio):
-    with open_page(browser, studio, 360, 740) as page:
-        links = page.get_by_role("navigation", name="Views").get_by_role("link").all()
-        boxes = [link.bounding_box() for link in links]
-        assert len({box["y"] for box in boxes}) == 1 and {box["height"] < 40 for box in boxes} == {
-            True
-        }
-        assert boxes[-1]["x"] + boxes[-1]["width"] <= 360
-        create(page, HOUSE).locator(".frame img").last.click()
-        assert page.get_by_role("dialog").bounding_box()["width"] <= 360
-        expect(page.get_by_role("button", name="Close")).to_be_in_viewport()
-        assert not is_wider_than_screen(page)
+def test_what_is_not_drawn_is_named_and_a_long_request_is_cut(page):
+    story = create(page, "A red house beside a zeppelin")
+    last = story.locator(".step:has(.frame)").last
+    expect(last.get_by_text("Not drawn: zeppelin.")).to_be_visible()
+    text = "Draw a red house beside a tree, " + "and a cat on the meadow, " * 20 + "at last."
+    story = create(page, text)
+    heading = story.get_by_role("heading", level=2)
+    expect(heading).to_have_text(re.compile(r"^Draw a red house .{80,140} …$"))
+    expect(story.get_by_text(text)).to_be_hidden()
+    story.get_by_text("Show the whole request").click()
+    expect(story.get_by_text(text)).to_be_visible()

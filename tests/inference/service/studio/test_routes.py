@@ -83,24 +83,22 @@ def test_modules_import_each_other_and_all_are_used(anonymous):
     assert names == {path.name for path in STATIC_FOLDER.glob("*.js")}, "a module is unused"
 
 
-@pytest.mark.parametrize("path", ["/", "/studio/static/app.js"])
-def test_content_policy_allows_no_other_hosts(anonymous, path):
-    policy = anonymous.get(path).headers["content-security-policy"]
-    assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+def test_content_policy_allows_no_other_hosts(anonymous):
+    for path in ("/", "/studio/static/app.js"):
+        policy = anonymous.get(path).headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
 
 
-@pytest.mark.parametrize("file", sorted(STATIC_FOLDER.glob("*.*")), ids=lambda file: file.name)
-def test_files_name_no_other_host_and_insert_no_markup(file):
-    text = file.read_text().replace("http://www.w3.org/2000/svg", "")
-    for word in ("http:", "https:", "//cdn", "innerHTML", "insertAdjacentHTML", "document.write"):
-        assert word not in text
+def test_files_name_no_other_host_and_insert_no_markup():
+    unwanted = "https?:|//cdn|innerHTML|insertAdjacentHTML|document.write"
+    for file in STATIC_FOLDER.glob("*.*"):
+        text = file.read_text().replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(unwanted, text), file
 
 
-@pytest.mark.parametrize(
-    "name", ["..%2frouter.py", "%2e%2e/router.py", "/etc/passwd", "examples", "", "a%00b"]
-)
-def test_no_other_file_is_served(client, name):
-    error_of(client.get(f"/studio/static/{name}"), 404)
+def test_no_other_file_is_served(client):
+    for name in ("..%2frouter.py", "%2e%2e/router.py", "/etc/passwd", "examples", "", "a%00b"):
+        error_of(client.get(f"/studio/static/{name}"), 404)
 
 
 def test_generations_are_listed_and_found_by_words(client, created):
@@ -157,17 +155,9 @@ def test_downloads_contain_the_story(client, created):
     assert {"story.html", "story.md"} < set(names) and len(names) >= 6
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "generations",
-        "generations/resp_x",
-        "generations/resp_x.html",
-        "generations/x/pictures/" + "0" * 64,
-    ],
-)
-def test_generations_and_pictures_need_a_key(anonymous, path):
-    error_of(anonymous.get(f"/studio/{path}"), 401)
+def test_generations_and_pictures_need_a_key(anonymous):
+    for path in ("", "/resp_x", "/resp_x.html", "/x/pictures/" + "0" * 64):
+        error_of(anonymous.get(f"/studio/generations{path}"), 401)
 
 
 def test_generations_of_other_keys_are_not_found(service, created):
@@ -219,19 +209,10 @@ def test_settings_are_those_of_the_service(anonymous, service):
     assert settings["image_types"] == ["image/png", "image/jpeg", "image/webp"]
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("generations/a b", 400),
-        ("generations/a.html.html", 400),
-        ("generations/x.pdf", 400),
-        ("generations?offset=-1", 400),
-        ("generations/x/pictures/0", 400),
-        ("generations/x/pictures/..%2f..%2fx", 404),
-    ],
-)
-def test_malformed_ids_are_rejected(client, path, status):
-    error_of(client.get(f"/studio/{path}"), status)
+def test_malformed_ids_are_rejected(client):
+    for path in ("/a b", "/a.html.html", "/x.pdf", "?offset=-1", "/x/pictures/0"):
+        error_of(client.get(f"/studio/generations{path}"), 400)
+    error_of(client.get("/studio/generations/x/pictures/..%2f..%2fx"), 404)
 
 
 def test_missing_picture_is_a_410(client, service, created):
