@@ -122,7 +122,7 @@ class GenerationRunner:
         Raises:
             StorageError: the lake cannot be written, or another process runs this request.
         """
-        recorder, ending = _RowRecorder(request, roles), None
+        recorder = _RowRecorder(request, roles)
         calls = ModelCalls(self._home, ASSET, request.generation_id, roles, self._caller)
         await asyncio.to_thread(calls.__enter__)  # reads the journal, which may be remote
         with ExitStack() as stack:
@@ -135,9 +135,7 @@ class GenerationRunner:
                 ) as events:
                     async for event in events:
                         recorder.note(event)
-                        if isinstance(event, Ending):
-                            ending = event
-                        else:
+                        if not recorder.ending:
                             yield event
             finally:
                 rows = recorder.rows(calls.ledger())
@@ -145,8 +143,8 @@ class GenerationRunner:
                     self._add(request, rows, recorder.is_resumable)
                 else:
                     self._collected.append(rows)
-        if ending:
-            yield ending
+        if recorder.ending:
+            yield recorder.ending
 
     async def erase(self, generation_id: str) -> None:
         """Delete the content of a finished request, by the next `flush` at the latest.
@@ -246,44 +244,43 @@ class _RowRecorder:
         self._trajectory = TrajectoryRecorder(
             request, [], roles, request.options, run=request.generation_id
         )
-        self._status: GenerationStatus = "cancelled"
-        self._error: str | None = None
-        self._wasted_draws = 0
+        self.ending: TrajectoryFinished | TrajectoryFailed | None = None
         self._started_at, self._start = datetime.now(UTC), monotonic()
 
     def note(self, event: Event) -> None:
-        match event:
-            case PlanReady(plan=plan):
-                rows = plan_rows(self._request, plan, qualified_name(self._roles.planner))
-                # An id of this request: other requests may get the same plan.
-                own_id = {"plan_id": stable_hash("plan", self._request.generation_id)}
-                self._trajectory.plan = [row.model_copy(update=own_id) for row in rows]
-            case TrajectoryFinished(wasted_draws=wasted_draws):
-                self._wasted_draws = wasted_draws
-                self._status, self._error = status_of(event)
-            case TrajectoryFailed():
-                self._status, self._error = status_of(event)
+        if isinstance(event, PlanReady):
+            rows = plan_rows(self._request, event.plan, qualified_name(self._roles.planner))
+            # An id of this request: other requests may get the same plan.
+            own_id = {"plan_id": stable_hash("plan", self._request.generation_id)}
+            self._trajectory.plan = [row.model_copy(update=own_id) for row in rows]
+        if isinstance(event, TrajectoryFinished | TrajectoryFailed):
+            self.ending = event
         self._trajectory.note(event)
 
     @property
     def is_resumable(self) -> bool:
         """Whether the client may send it again to have it finished."""
-        return self._request.key is not None and self._status in ("failed", "cancelled")
+        return self._request.key is not None and self._outcome[0] in ("failed", "cancelled")
+
+    @property
+    def _outcome(self) -> tuple[GenerationStatus, str | None]:
+        return status_of(self.ending) if self.ending else ("cancelled", None)
 
     def rows(self, calls: Sequence[ModelCallRow]) -> Rows:
-        trajectory = self._trajectory.trajectory(self._error)
+        status, error = self._outcome
+        trajectory = self._trajectory.trajectory(error)
         attempts = self._trajectory.attempts()
         generation = _generation_row(
             self._request,
             calls,
             plan_id=trajectory.plan_id,
             trajectory_id=trajectory.trajectory_id,
-            status=self._status,
-            error=self._error,
+            status=status,
+            error=error,
             **self._roles.names,
             steps=trajectory.steps,
             attempts=trajectory.attempts,
-            wasted_draws=self._wasted_draws,
+            wasted_draws=getattr(self.ending, "wasted_draws", 0),
             images=[attempt.image for attempt in attempts if attempt.chosen],
             seconds=monotonic() - self._start,
             started_at=self._started_at,

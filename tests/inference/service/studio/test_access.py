@@ -129,7 +129,8 @@ def test_a_key_is_requested_where_it_is_required(browser, tmp_path):
         running_service(Home(tmp_path), keys=("sesame",)) as service,
         open_page(browser, service.url) as page,
     ):
-        dialog, key = page.get_by_role("dialog"), page.get_by_label("API key")
+        dialog = page.get_by_role("dialog")
+        key = dialog.get_by_label("API key")
         request_field(page).fill(SNOWMAN)
         request_field(page).press("Enter")
         expect(dialog).to_be_visible()
