@@ -1,12 +1,11 @@
 """Tiny edit-reward models of EditScore's classes, with random or overfitted weights."""
 
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.editscore.scorer import EditScoreSettings, load, prompt_texts
-from tests.helpers.tiny_model import build_untrained
+from tests.helpers.tiny_model import build_untrained, labelled
 from warehouse import EncodedImage
 
 SEMANTICS = '{"reasoning": "It is there.", "score": [20, 15]}'
@@ -55,11 +54,12 @@ def overfit(model: Path, prompts: Path, steps: int = 120) -> None:
     loaded = load(with_prompts, "to be overfitted")
     _ignore_images(loaded.model.model.visual)
     samples = list(_samples(prompt_texts(with_prompts)))
+    inputs, labels = labelled(loaded.encoder, samples)
     optimizer = torch.optim.AdamW(loaded.model.model.language_model.parameters(), lr=3e-3)
     loaded.model.train()
     with one_thread():
         for _ in range(steps):
-            loss = _loss(loaded, samples)
+            loss = loaded.model(**inputs, labels=labels).loss
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -97,19 +97,3 @@ def _ignore_images(visual):
     for merger in (visual.merger, *visual.deepstack_merger_list):
         merger.linear_fc2.weight.data.zero_()
         merger.linear_fc2.bias.data.zero_()
-
-
-def _loss(loaded, samples):
-    import torch
-
-    prompts = [loaded.encoder.encode(query) for query, _ in samples]
-    answers = [_tokens(loaded, answer) for _, answer in samples]
-    complete = [replace(p, tokens=[*p.tokens, *a]) for p, a in zip(prompts, answers, strict=True)]
-    inputs = loaded.encoder.pad(complete, "cpu")  # ends aligned
-    width = inputs["input_ids"].shape[1]
-    labels = torch.tensor([[-100] * (width - len(answer)) + answer for answer in answers])
-    return loaded.model(**inputs, labels=labels).loss
-
-
-def _tokens(loaded, answer):
-    return loaded.encoder.tokenizer.encode(f"{answer}<|im_end|>", add_special_tokens=False)

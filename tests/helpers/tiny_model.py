@@ -1,6 +1,7 @@
 """A Qwen3-VL like the packaged base model, with random weights."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from training.base_model import PACKAGED_MODEL
@@ -44,3 +45,17 @@ def build_untrained(
     for path in PACKAGED_MODEL.iterdir():
         if path.name.startswith(("tokenizer", "processor", "chat_template")):
             shutil.copy2(path, folder)
+
+
+def labelled(encoder, samples):
+    """Inputs of pairs of a query and an answer, and labels of the answers."""
+    import torch
+
+    tokenizer = encoder.tokenizer
+    answers = [tokenizer.encode(f"{a}<|im_end|>", add_special_tokens=False) for _, a in samples]
+    prompts = [encoder.encode(query) for query, _ in samples]
+    pairs = zip(prompts, answers, strict=True)
+    whole = [replace(prompt, tokens=[*prompt.tokens, *answer]) for prompt, answer in pairs]
+    inputs = encoder.pad(whole, "cpu")  # ends aligned
+    width = inputs["input_ids"].shape[1]
+    return inputs, torch.tensor([[-100] * (width - len(each)) + each for each in answers])

@@ -1,6 +1,5 @@
 """Queries for tiny checkpoints, and overfitting of a checkpoint to fixed answers."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from inference.agent_prompts.formatting import critic_answer, planner_answer
@@ -9,6 +8,7 @@ from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.manifest import Manifest
 from inference.backends.checkpoint.model import BatchedModel, CheckpointModel
 from inference.roles import Plan, PlanStep, Verdict
+from tests.helpers.tiny_model import labelled
 from warehouse import EncodedImage
 
 Sample = tuple[AgentQuery, str]
@@ -60,7 +60,7 @@ def overfit(folder: Path, samples: list[Sample], steps: int = 60) -> None:
 
     loaded = CheckpointModel(folder).loaded
     model = loaded.model
-    inputs, labels = _batch(loaded.encoder, samples)
+    inputs, labels = labelled(loaded.encoder, samples)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     model.train()
     for _ in range(steps):
@@ -68,19 +68,3 @@ def overfit(folder: Path, samples: list[Sample], steps: int = 60) -> None:
         optimizer.step()
         optimizer.zero_grad()
     model.eval().save_pretrained(folder)
-
-
-def _batch(encoder, samples):
-    """Inputs of all samples, and labels of their answers."""
-    import torch
-
-    answers = [
-        encoder.tokenizer.encode(f"{answer}<|im_end|>", add_special_tokens=False)
-        for _, answer in samples
-    ]
-    prompts = [encoder.encode(query) for query, _ in samples]
-    pairs = zip(prompts, answers, strict=True)
-    whole = [replace(prompt, tokens=[*prompt.tokens, *answer]) for prompt, answer in pairs]
-    inputs = encoder.pad(whole, "cpu")
-    length = inputs["input_ids"].shape[1]
-    return inputs, torch.tensor([[-100] * (length - len(each)) + each for each in answers])

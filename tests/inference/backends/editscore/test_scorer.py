@@ -6,7 +6,8 @@ import os
 import pytest
 
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.editscore.scorer import EditScoreScorer, EditScoreSettings
+from inference.backends.editscore.scorer import EditScoreScorer, EditScoreSettings, mean_ratings
+from inference.backends.providers.structured import CompletionResult
 from inference.roles import BackendError, Score, Scorer, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard, score_shard
@@ -37,13 +38,6 @@ async def test_ratings_become_grades(scorer):
     assert score == GRADES
     assert (score.semantics, score.quality) == (6.0, 4.0)
     assert await scorer.score(None, white, GOAL) == GRADES
-
-
-async def test_answers_without_ratings_are_unusable(random):
-    with pytest.raises(
-        UnusableAnswerError, match=r"none of 2 answers about semantics can be read; the fi"
-    ):
-        await random.score(None, tiny_image(1), GOAL)
 
 
 async def test_a_broken_image_does_not_affect_others(scorer):
@@ -94,33 +88,27 @@ async def test_unusable_answers_quarantine_their_prompts(random, home):
     run = await run_shard([prompt], plans, bound, home, SHARD, LoopSettings(), limits)
     scored = await score_shard(run.attempts, run.trajectories, plans, bound, home, SHARD, limits)
     assert not scored.scores
-    assert "can be read" in scored.quarantine[0].reason
+    assert "none of 2 answers about semantics can be read" in scored.quarantine[0].reason
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"samples": 1},
-        {"temperature": 0.5},
-        {"seed": 7},
-        {"score_range": 10},
-        {"max_new_tokens": 8},
-        {"adapter": "someone/else"},
-        {"revision": "abc"},
-        {"dtype": "float16"},
-    ],
-)
-def test_the_name_depends_on_what_grades_depend_on(change):
-    assert EditScoreScorer(EditScoreSettings(**change)).model != default_name()
-
-
-def default_name():
-    return EditScoreScorer(EditScoreSettings()).model
-
-
-def test_the_name_does_not_depend_on_device_and_batch():
-    assert EditScoreScorer(EditScoreSettings(device="cpu", batch=1)).model == default_name()
-    assert default_name().startswith("EditScore-Qwen3-VL-8B-Instruct@main-")
+def test_the_name_depends_on_what_grades_depend_on():
+    names = [
+        EditScoreScorer(EditScoreSettings(**change)).model
+        for change in (
+            {},
+            {"samples": 1},
+            {"temperature": 0.5},
+            {"seed": 7},
+            {"score_range": 10},
+            {"max_new_tokens": 8},
+            {"adapter": "someone/else"},
+            {"revision": "abc"},
+            {"dtype": "float16"},
+        )
+    ]
+    assert len(set(names)) == len(names)
+    assert names[0].startswith("EditScore-Qwen3-VL-8B-Instruct@main-")
+    assert EditScoreScorer(EditScoreSettings(device="cpu", batch=1)).model == names[0]
 
 
 def test_other_prompts_and_changed_weights_change_the_name(model, prompts):
@@ -138,3 +126,41 @@ def test_missing_prompts_are_one_line(model, tmp_path):
     (tmp_path / "quality.txt").write_text("Is it clean?")
     with pytest.raises(BackendError, match=r"semantics.txt: put <instruction> where"):
         EditScoreScorer(settings(model, prompts=tmp_path))
+
+
+def grades(*texts, score_range=25):
+    completions = [CompletionResult(text) for text in texts]
+    return mean_ratings("quality", completions, score_range)
+
+
+def test_ratings_become_the_means_of_grades_out_of_ten():
+    assert grades('{"reasoning": "good", "score": [25, 5]}') == (10, 2)
+    assert grades('{"reasoning": "good", "score": [7.5, 10]}', score_range=10) == (7.5, 10)
+    assert grades('{"score": [25, 5]}', '{"score": [15, 10]}') == (8, 3)
+    for repaired in (
+        'Here it is:\n```json\n{"reasoning": "good", "score": [20, 10]}\n```',
+        "{'reasoning': 'it is good', 'score': [20, 10],}",
+        '{"reasoning": "a "red" cat", "score": [20, 10], "other": 1}',
+    ):
+        assert grades(repaired) == (8, 4)
+
+
+def test_answers_without_two_ratings_are_ignored():
+    none = "none of 1 answers about quality can be read; the first: "
+    for text in (
+        "",
+        "a good picture, 20 and 10",
+        '{"reasoning": "good", "score": [20]}',
+        '{"reasoning": "good", "score": 20}',
+        '{"reasoning": "good", "score": [20, 10, 5]}',
+        '{"reasoning": "good", "score": [26, 10]}',
+        '{"reasoning": "good", "score": [-1, 10]}',
+        '{"reasoning": "good", "score": [NaN, 10]}',
+        '{"reasoning": "good"}',
+    ):
+        assert grades(text, '{"score": [20, 10]}') == (8, 4)
+        with pytest.raises(UnusableAnswerError, match=none):
+            grades(text)
+    cut_off = CompletionResult('{"score": [20, 1', is_complete=False)
+    with pytest.raises(UnusableAnswerError, match="cut off"):
+        mean_ratings("quality", [cut_off], 25)

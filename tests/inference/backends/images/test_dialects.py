@@ -67,8 +67,13 @@ def test_every_parameter_of_a_dialect_is_accepted_and_used(dialect):
         backend = images_generator(server.url, model=model, **settings)
         drawn = generate(backend, PROMPT)
         edited = generate(backend, PROMPT, IMAGES)
-    assert [request.endpoint for request in server.requests] == ["generations", "edits"]
+        plain = images_generator(server.url, model=model)
+        generate(plain, PROMPT)
+        generate(plain, PROMPT, IMAGES)
+    assert [request.endpoint for request in server.requests] == ["generations", "edits"] * 2
     assert not any(request.ignored for request in server.requests)
+    seeds = [request.fields.get("seed") for request in server.requests[2:]]
+    assert seeds == ([None, None] if dialect == "openai" else [1, "1"])
     assert first.items() <= server.requests[0].fields.items()
     assert edit.items() <= server.requests[1].fields.items()
     assert server.requests[1].images == IMAGES
@@ -76,74 +81,58 @@ def test_every_parameter_of_a_dialect_is_accepted_and_used(dialect):
     assert drawn.mime == edited.mime == "image/webp"
 
 
-@pytest.mark.parametrize("dialect", SETTINGS)
-def test_a_request_without_settings_has_nothing_that_a_server_lacks(dialect):
-    model = SETTINGS[dialect][0]
-    with rules_server(dialect, model) as server:
-        backend = images_generator(server.url, model=model)
-        generate(backend, PROMPT)
-        generate(backend, PROMPT, IMAGES)
-    seeds = [request.fields.get("seed") for request in server.requests]
-    assert seeds == ([None, None] if dialect == "openai" else [1, "1"])
-    assert not any(request.ignored for request in server.requests)
+def test_the_rules_reject_what_the_servers_reject():
+    for dialect, bodies in {
+        "openai": {
+            "Unknown parameter: 'seed'": {"seed": 1},
+            "Unknown parameter: 'response_format'": {"response_format": "b64_json"},
+            "must be one of": {"size": "768x768"},
+        },
+        "vllm-omni": {
+            "from 1 to 200": {"num_inference_steps": 201},
+            "must be one of": {"response_format": "url"},
+        },
+        "sglang": {"must be a number": {"seed": "one"}},
+    }.items():
+        model = SETTINGS[dialect][0]
+        with rules_server(dialect, model) as server:
+            client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+            for message, body in bodies.items():
+                with pytest.raises(openai.APIStatusError, match=message) as raised:
+                    client.images.generate(model=model, prompt=PROMPT, extra_body=body)
+                assert raised.value.status_code == RULES[dialect]["status"]
 
 
-@pytest.mark.parametrize(
-    ("dialect", "body", "message"),
-    [
-        ("openai", {"seed": 1}, "Unknown parameter: 'seed'"),
-        ("openai", {"response_format": "b64_json"}, "Unknown parameter: 'response_format'"),
-        ("openai", {"size": "768x768"}, "must be one of"),
-        ("vllm-omni", {"num_inference_steps": 201}, "from 1 to 200"),
-        ("vllm-omni", {"response_format": "url"}, "must be one of"),
-        ("sglang", {"seed": "one"}, "must be a number"),
-    ],
-)
-def test_the_rules_reject_what_the_servers_reject(dialect, body, message):
-    model = SETTINGS[dialect][0]
-    with rules_server(dialect, model) as server:
-        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
-        with pytest.raises(openai.APIStatusError, match=message) as raised:
-            client.images.generate(model=model, prompt=PROMPT, extra_body=body)
-    assert raised.value.status_code == RULES[dialect]["status"]
-
-
-@pytest.mark.parametrize(
-    ("dialect", "named"), [("vllm-omni", "openai"), ("openai", "sglang"), ("sglang", "openai")]
-)
-def test_a_profile_can_name_the_dialect(dialect, named):
+def test_a_profile_can_name_the_dialect():
     """The other dialect's request is refused, or has no image in its answer."""
-    model = SETTINGS[dialect][0]
-    with rules_server(dialect, model) as server:
-        generate(images_generator(server.url, model=model, dialect=dialect), PROMPT)
-        other = images_generator(server.url, model=model, dialect=named)
-        if (dialect, named) == ("vllm-omni", "openai"):
-            generate(other, PROMPT)  # a request with fewer fields
-        else:
-            with pytest.raises((UnusableAnswerError, RetryableError)):
-                generate(other, PROMPT)
-    assert "seed" not in server.requests[-1].fields or dialect != "vllm-omni"
+    for dialect, named in (("vllm-omni", "openai"), ("openai", "sglang"), ("sglang", "openai")):
+        model = SETTINGS[dialect][0]
+        with rules_server(dialect, model) as server:
+            generate(images_generator(server.url, model=model, dialect=dialect), PROMPT)
+            other = images_generator(server.url, model=model, dialect=named)
+            if dialect == "vllm-omni":
+                generate(other, PROMPT)  # a request with fewer fields
+                assert "seed" not in server.requests[-1].fields
+            else:
+                with pytest.raises((UnusableAnswerError, RetryableError)):
+                    generate(other, PROMPT)
 
 
-@pytest.mark.parametrize(
-    ("model", "wanted", "drawn"),
-    [
+def test_sizes_are_those_that_openais_models_draw():
+    for model, wanted, drawn in (
         ("gpt-image-1-mini", "768x768", (1024, 1024)),
         ("gpt-image-1.5", "1920x1080", (1536, 1024)),
         ("gpt-image-1.5", "600x900", (1024, 1536)),
         ("gpt-image-2", "1000x600", (992, 608)),
         ("gpt-image-2.5-flare", "1536x864", (1536, 864)),
-    ],
-)
-def test_sizes_are_those_that_openais_models_draw(model, wanted, drawn):
-    with rules_server("openai", model) as server:
-        image = generate(images_generator(server.url, model=model, size=wanted), PROMPT)
-    assert image.image.size == drawn
+    ):
+        with rules_server("openai", model) as server:
+            image = generate(images_generator(server.url, model=model, size=wanted), PROMPT)
+        assert image.image.size == drawn
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_settings_that_a_dialect_lacks_are_errors_of_the_profile():
+    for settings, message in (
         (DIFFUSION, "steps, guidance, negative_prompt: dialect openai has no such parameter"),
         ({"quality": "max"}, "gpt-image-1.5 takes auto or low or medium or high"),
         ({"dialect": "sglang", "quality": "low"}, "quality: dialect sglang has no such parameter"),
@@ -154,11 +143,9 @@ def test_sizes_are_those_that_openais_models_draw(model, wanted, drawn):
         ({"background": "transparent", "output_format": "jpeg"}, "jpeg has no transparency"),
         ({"mask": "nowhere.png"}, "there is no file nowhere.png"),
         ({"edit": {"model": "a", "edit": {"model": "b"}}}, "two models at most"),
-    ],
-)
-def test_settings_that_a_dialect_lacks_are_errors_of_the_profile(settings, message):
-    with pytest.raises(ValidationError, match=message):
-        images_profile("http://127.0.0.1:9", **{"model": "gpt-image-1.5"} | settings)
+    ):
+        with pytest.raises(ValidationError, match=message):
+            images_profile("http://127.0.0.1:9", **{"model": "gpt-image-1.5"} | settings)
 
 
 def test_settings_that_a_server_lacks_end_the_run_before_a_request():

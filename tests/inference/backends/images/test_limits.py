@@ -30,30 +30,27 @@ def limits(*urls, **model):
     return find_limits(profile.generator, profile.endpoints, {})
 
 
-@pytest.mark.parametrize(
-    ("card", "model", "references", "source"),
-    [
+def test_the_server_comes_first_and_then_what_is_known():
+    plain = {"root": None, "task_type": None, "pipeline_class": None}
+    registry, edit = "the registry of generators", "Qwen/Qwen-Image-Edit"
+    for card, model, references, source in (
         ({"limits": OURS}, {"model": "m", "references": 9}, 3, "told by its server"),
         ({"task_type": "T2I"}, {"model": "m"}, 0, "told by its server"),
-        ({}, {"model": "Qwen/Qwen-Image-Edit", "references": 2}, 2, "the profile's `references`"),
-        ({}, {"model": "Qwen/Qwen-Image-Edit"}, 1, "the registry of generators"),
-        ({}, {"model": "flux2-klein-9b"}, 4, "the registry of generators"),
-        ({"root": "Qwen/Qwen-Image-Edit-2511"}, {"model": "m"}, 3, "the registry of generators"),
-        (
-            {"pipeline_class": "FluxKontextPipeline"},
-            {"model": "m"},
-            1,
-            "the registry of generators",
-        ),
+        ({}, {"model": edit, "references": 2}, 2, "the profile's `references`"),
+        ({}, {"model": edit}, 1, registry),
+        ({}, {"model": "flux2-klein-9b"}, 4, registry),
+        ({}, {"model": "OmniGen2/OmniGen2"}, None, registry),
+        ({"root": "Qwen/Qwen-Image-Edit-2511"}, {"model": "m"}, 3, registry),
+        ({"pipeline_class": "FluxKontextPipeline"}, {"model": "m"}, 1, registry),
         ({}, {"model": "gpt-image-2"}, 16, "OpenAI's documentation"),
         ({}, {"model": "m"}, None, "nobody tells: set `references`"),
-    ],
-)
-def test_the_server_comes_first_and_then_what_is_known(card, model, references, source):
-    plain = {"root": None, "task_type": None, "pipeline_class": None}
-    with rules_server("sglang", model["model"], **plain | card) as server:
-        found = limits(server.url, **model)
-    assert (found.limits.references, found.source) == (references, source)
+    ):
+        with rules_server("sglang", model["model"], **plain | card) as server:
+            found = limits(server.url, **model)
+            assert (found.limits.references, found.source) == (references, source)
+            backend = images_generator(server.url, **model)
+            expected = 1 if references == 0 else references  # an edit has one image at least
+            assert max_reference_images(backend) == expected
 
 
 def test_the_strictest_of_several_servers_counts():
@@ -78,32 +75,19 @@ def test_servers_are_asked_once_and_those_that_do_not_answer_say_nothing():
     assert time.monotonic() - begin < 60
 
 
-def test_our_server_tells_its_limits():
+def test_our_server_tells_its_limits_and_a_run_ends_that_it_will_refuse():
     with served(SKETCH, LocalReplica(SKETCH)) as server:
         found = limits(server.url, model="sketch")
         backend = images_generator(server.url, model="sketch")
         assert found.limits == SKETCH.limits.model_copy(update={"max_pixels": 4096 * 4096})
         with pytest.raises(BackendError, match="takes the last one only"):
             check_conditioning(LoopSettings(conditioning="all"), backend)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"negative_prompt": "fog"}, "sketch takes no negative prompt: leave negative_prompt out"),
-        ({"size": "100x100"}, "the sides of 100x100 are no multiples of 96: choose another size"),
-    ],
-)
-def test_settings_that_a_server_will_refuse_end_the_run(settings, message):
-    with served(SKETCH, LocalReplica(SKETCH)) as server:
-        backend = images_generator(server.url, model="sketch", **settings)
-        with pytest.raises(BackendError, match=message):
-            generate(backend, PROMPT)
-
-
-def test_a_model_of_text_alone_gets_no_more_images_than_one():
-    with rules_server("sglang", "m", task_type="T2I") as server:
-        assert max_reference_images(images_generator(server.url, model="m")) == 1
+        for settings, message in (
+            ({"negative_prompt": "fog"}, "sketch takes no negative prompt: leave negative_prompt"),
+            ({"size": "100x100"}, "the sides of 100x100 are no multiples of 96: choose another"),
+        ):
+            with pytest.raises(BackendError, match=message):
+                generate(images_generator(server.url, model="sketch", **settings), PROMPT)
 
 
 def test_limits_are_asked_for_off_the_event_loop():

@@ -6,7 +6,7 @@ import base64
 import pytest
 
 from inference.backends.factory import Backends
-from inference.roles import RetryableError, max_reference_images
+from inference.roles import RetryableError
 from tests.inference.backends.providers.faulty_provider import provider
 from warehouse import EncodedImage, Home
 
@@ -35,7 +35,10 @@ def test_an_image_is_generated_and_edited():
         backend = generator(server, steps=4, guidance=1.0, size="192x192")
         first = generate(backend)
         second = generate(backend, EDIT, (first,), seed=2)
-        draw, edit = server.bodies
+        images = [EncodedImage.white((side, 16)) for side in (16, 24)]
+        generate(generator(server), GOAL, images)
+        draw, edit, of_several = server.bodies
+    assert of_several["images"] == [image.sha256 for image in images]
     assert first.image.size == second.image.size == (192, 192)
     assert first != second
     assert draw["prompt"] == GOAL
@@ -44,42 +47,21 @@ def test_an_image_is_generated_and_edited():
     assert (edit["seed"], edit["guidance_scale"]) == ("2", "1.0")
 
 
-def test_an_edit_can_have_several_reference_images():
-    images = [EncodedImage.white((side, 16)) for side in (16, 24)]
+def test_faults_are_retryable():
+    small, broken = EncodedImage.white((8, 8)).data, b"no picture"
     with provider() as server:
-        generate(generator(server), GOAL, images)
-    assert server.bodies[0]["images"] == [image.sha256 for image in images]
-
-
-@pytest.mark.parametrize(
-    ("model", "references"),
-    [("OmniGen2/OmniGen2", None), ("Qwen/Qwen-Image-Edit-2511", 3), ("Qwen/Qwen-Image-Edit", 1)],
-)
-def test_reference_limits_are_those_of_the_registry(model, references):
-    with provider() as server:
-        assert max_reference_images(generator(server, model=model)) == references
-        assert max_reference_images(generator(server, model="anything")) is None
-
-
-@pytest.mark.parametrize(
-    ("faults", "message"),
-    [
-        (["empty"], "answered without an image"),
-        (["!!!"], "answered with a broken image"),
-        ([base64.b64encode(b"no picture").decode()], "answered with a broken image"),
-        (
-            [base64.b64encode(EncodedImage.white((8, 8)).data).decode()],
-            "generated 8x8 instead of 192x192",
-        ),
-        (["error"], "500"),
-        (["reset"], "no connection"),
-    ],
-)
-def test_faults_are_retryable(faults, message):
-    with provider() as server:
-        server.scripts = list(faults)
-        with pytest.raises(RetryableError, match=message):
-            generate(generator(server, size="192x192"))
+        backend = generator(server, size="192x192")
+        for fault, message in {
+            "empty": "answered without an image",
+            "!!!": "answered with a broken image",
+            base64.b64encode(broken).decode(): "answered with a broken image",
+            base64.b64encode(small).decode(): "generated 8x8 instead of 192x192",
+            "error": "500",
+            "reset": "no connection",
+        }.items():
+            server.scripts = [fault]
+            with pytest.raises(RetryableError, match=message):
+                generate(backend)
 
 
 def test_endpoints_share_calls_and_replace_one_that_fails():
