@@ -35,18 +35,14 @@ def parse_answer(message: str) -> dict:
     return json.loads(re.fullmatch(r"(?s)<think>.*</think>\n<answer>(.*)</answer>", message)[1])
 
 
-def test_critic_prompt_has_two_images_and_the_goal():
-    prompt = critic_prompt("draw a red house", "")
-    assert prompt.version == "critic@1"
-    assert prompt.text.count(IMAGE) == 2
-    assert "draw a red house" in prompt.text
-
-
-def test_critic_prompt_has_the_rewritten_prompt_of_a_retry_only():
-    first, retry = critic_prompt("goal", ""), critic_prompt("goal", "draw it RED")
-    assert "draw it RED" in retry.text
-    assert "was given the goal itself" in first.text
-    assert "was given the goal itself" not in retry.text
+def test_critic_prompt_has_two_images_the_goal_and_a_retrys_rewritten_prompt():
+    first, retry = critic_prompt("draw a red house", ""), critic_prompt("goal", "draw it RED")
+    assert first.version == "critic@1"
+    assert first.text.count(IMAGE) == 2
+    assert "draw a red house" in first.text and "was given the goal itself" in first.text
+    assert "draw it RED" in retry.text and "was given the goal itself" not in retry.text
+    values = {"original_instruction": "goal", "rewritten_prompt": "draw it RED"}
+    assert render("critic@1", **values) == retry
 
 
 def test_reserved_tags_in_free_text_are_escaped():
@@ -57,14 +53,9 @@ def test_reserved_tags_in_free_text_are_escaped():
     assert escape_tags("a < b > c <images>") == "a < b > c <images>"
 
 
-@pytest.mark.parametrize(("steps_given", "begins"), [(1, 2), (7, 8)])
-def test_interleaved_planner_prompt_continues_step_numbers(steps_given, begins):
-    text = planner_prompt("go on", "planner-interleaved", steps_given).text
-    assert f"step_number begins at {begins}" in text
-    assert f'"step_number": {begins}' in text
-
-
-def test_the_planner_counts_given_steps_that_are_not_listed():
+def test_interleaved_planner_prompt_continues_step_numbers():
+    text = planner_prompt("go on", "planner-interleaved", 7).text
+    assert "step_number begins at 8" in text and '"step_number": 8' in text
     request = PlanRequest("<image> First. <image> Then.", (tiny_image("a"), tiny_image("b")))
     text = planner_turn(request, "planner-text", "planner-interleaved").text
     assert "Count the steps that the request already shows or tells" in text
@@ -78,24 +69,16 @@ def test_missing_value_or_template_is_an_error():
         render("critic@99", original_instruction="x", rewritten_prompt="")
 
 
-def test_render_of_an_exact_version():
-    values = {"original_instruction": "x", "rewritten_prompt": ""}
-    assert render("critic@1", **values) == render("critic", **values)
-
-
-@pytest.mark.parametrize(
-    ("text", "images", "expected"),
-    [
+def test_insert_image_tags():
+    for text, images, expected in (
         ("plain", 0, "plain"),
         ("plain", 2, "<image><image>plain"),
         ("a <image> b", 1, "a <image> b"),
         ("a <IMAGE> b <image>", 1, "a <image> b [image]"),
         ("a <image> b", 0, "a [image] b"),
         ("a <image> b", 2, "<image>a <image> b"),
-    ],
-)
-def test_insert_image_tags(text, images, expected):
-    assert insert_image_tags(text, images) == expected
+    ):
+        assert insert_image_tags(text, images) == expected
 
 
 @given(TEXTS, st.integers(0, 3))

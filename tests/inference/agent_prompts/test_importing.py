@@ -89,34 +89,24 @@ def test_a_folder_of_jinja_files_is_copied(checkout, tmp_path):
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in again]
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "reason"),
-    [
-        ("critic.jinja", "", "no agent prompt planner-text, planner-interleaved: name a"),
-        ("UEval/system.py", "x = (", "is not a Python file"),
-        ("UEval/system.py", "NARRATIVE_PROMPT_JSON = 'x'", "has no agent prompt planner-inter"),
-    ],
-)
-def test_what_is_wrong_with_a_folder_is_named(tmp_path, file, text, reason):
-    path = tmp_path / "source" / file
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    with pytest.raises(FoundryError, match=reason):
-        import_prompts(tmp_path / "source", tmp_path / "out")
-
-
-def test_a_template_with_other_values_is_named(tmp_path):
-    for name in ("planner-text", "planner-interleaved", "critic"):
-        (tmp_path / f"{name}.jinja").write_text("{{ question }}")
-    with pytest.raises(FoundryError, match="'question' is undefined"):
-        import_prompts(tmp_path, tmp_path / "out")
-
-
-def test_a_template_cannot_reach_python(tmp_path):
-    for name in ("planner-text", "planner-interleaved", "critic"):
-        (tmp_path / f"{name}.jinja").write_text("{{ ''.__class__.__mro__ }}")
-    with pytest.raises(FoundryError, match="is not a plain template: access to attribute"):
-        import_prompts(tmp_path, tmp_path / "out")
+def test_what_is_wrong_with_a_folder_is_named(tmp_path):
+    names = [f"{name}.jinja" for name in ("planner-text", "planner-interleaved", "critic")]
+    module = "UEval/system.py"
+    for number, (files, text, reason) in enumerate(
+        (
+            (["critic.jinja"], "", "no agent prompt planner-text, planner-interleaved: name a"),
+            ([module], "x = (", "is not a Python file"),
+            ([module], "NARRATIVE_PROMPT_JSON = 'x'", "has no agent prompt planner-inter"),
+            (names, "{{ question }}", "'question' is undefined"),
+            (names, "{{ ''.__class__ }}", "is not a plain template: access to attribute"),
+        )
+    ):
+        source = tmp_path / str(number)
+        (source / "UEval").mkdir(parents=True)
+        for file in files:
+            (source / file).write_text(text)
+        with pytest.raises(FoundryError, match=reason):
+            import_prompts(source, source / "out")
 
 
 def test_a_profile_may_name_the_folder(checkout, tmp_path):
@@ -129,12 +119,9 @@ def test_a_profile_may_name_the_folder(checkout, tmp_path):
         prompts_of(str(folder), ("scorer",))
 
 
-def test_a_missing_file_names_the_command():
+def test_the_command_says_what_it_wrote(checkout, tmp_path, capsys):
     with pytest.raises(FoundryError, match=r"none.jinja cannot be read.*interleave prompts import"):
         version_of("none.jinja")
-
-
-def test_the_command_says_what_it_wrote(checkout, tmp_path, capsys):
     app(["prompts", "import", str(checkout), "--out", str(tmp_path / "out")], standalone_mode=False)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [

@@ -25,52 +25,45 @@ def test_formatted_answers_are_parsed_back():
         assert parse_verdict(critic_answer(verdict)) == verdict
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_damaged_plan_json_is_repaired():
+    for text in (
         '<answer>{"execution_plan": [{"step_number": 1, "prompt": "Draw a cat."}]}</answer>',
         "<answer>{'execution_plan': [{'step_number': '1', 'prompt': 'Draw a cat.',}]</answer>",
         '<think>hm</think><answer>```json\n{"execution_plan": [{"step_number": 1, '
         '"prompt": "Draw a cat."}]}\n```</answer>',
-    ],
-)
-def test_damaged_plan_json_is_repaired(text):
-    plan = parse_plan(text)
-    assert [(step.step_number, step.prompt) for step in plan.steps] == [(1, "Draw a cat.")]
+        "<think></think><answer>[{'step_number': 1, 'prompt': 'Draw a cat.'}]</answer>",
+    ):
+        plan = parse_plan(text)
+        assert [(step.step_number, step.prompt) for step in plan.steps] == [(1, "Draw a cat.")]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
+def test_unusable_plan_is_an_error_with_its_reason():
+    for text, reason in (
         ("I cannot.", "no <answer>"),
         ("", "no <answer>"),
         ("<think><answer>{}</answer></think>", "no <answer>"),
         ('<answer>{"execution_plan": [{"step_number": 1, "prompt": "Dr', "cut off"),
         ("<answer>nothing</answer>", "is not a plan"),
+        ("<answer>['a hat']</answer>", "is not a plan"),
         ('<answer>{"execution_plan": []}</answer>', "is not a plan: execution_plan"),
         ('<answer>{"execution_plan": [{"prompt": "x"}]}</answer>', "step_number"),
         ('<answer>{"execution_plan": [{"step_number": 1, "prompt": [1]}]}</answer>', "prompt"),
         ("<answer>" + "[" * 100_000 + "</answer>", "is not a plan"),
-    ],
-)
-def test_unusable_plan_is_an_error_with_its_reason(text, reason):
-    with pytest.raises(UnusableAnswerError, match=reason):
-        parse_plan(text)
+    ):
+        with pytest.raises(UnusableAnswerError, match=reason):
+            parse_plan(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_unreadable_verdict_is_a_rejection_without_a_prompt():
+    for text in (
         "always true",
         '<answer>{"previous_step_success": "maybe", "refine_prompt": "x"}</answer>',
         '<answer>{"previous_step_success": true}</answer>',
         "<answer>[]</answer>",
         "<answer></answer>",
-    ],
-)
-def test_unreadable_verdict_is_a_rejection_without_a_prompt(text):
-    verdict = parse_verdict(text)
-    assert (verdict.accepted, verdict.refined_prompt) == (False, "")
+    ):
+        verdict = parse_verdict(text)
+        assert (verdict.accepted, verdict.refined_prompt) == (False, "")
 
 
 # Answers in the form of the authors' agents, with invented words.
@@ -95,35 +88,19 @@ def test_plans_whose_next_step_slipped_into_a_text_are_unusable():
         parse_plan(text)
 
 
-@pytest.mark.parametrize(
-    ("answer", "verdict"),
-    [
+def test_verdicts_of_the_authors_agents_are_read():
+    for answer, verdict in (
         ("{'previous_step_success': True, 'refine_prompt': 'Draw it.'}", (True, "")),
         ("{'previous_step_success': 'True', 'refine_prompt': 'Draw it.'}", (True, "")),
         (
             "{'previous_step_success': 'false', 'refine_prompt': \"It's red.\"}",
             (False, "It's red."),
         ),
-    ],
-)
-def test_verdicts_of_the_authors_agents_are_read(answer, verdict):
-    read = parse_verdict(f"<think>Why.</think><answer>{answer}</answer>")
-    assert (read.accepted, read.refined_prompt, read.reasoning) == (*verdict, "Why.")
+    ):
+        read = parse_verdict(f"<think>Why.</think><answer>{answer}</answer>")
+        assert (read.accepted, read.refined_prompt, read.reasoning) == (*verdict, "Why.")
 
 
 def test_truncated_verdict_is_parsed():
     text = '<think>a</think>\n<answer>{"previous_step_success": false, "refine_prompt": "Draw'
     assert parse_verdict(text) == Verdict(False, "Draw", "a")
-
-
-def test_prompt_of_an_accepting_verdict_is_dropped():
-    text = '<answer>{"previous_step_success": true, "refine_prompt": "again"}</answer>'
-    assert parse_verdict(text) == Verdict(True, "", "")
-
-
-def test_a_plan_may_be_the_steps_alone():
-    steps = "[{'step_number': 3, 'step_name': 'Hat', 'instruction': 'Add it.', 'prompt': 'A hat.'"
-    plan = parse_plan(f"<think></think><answer>{steps}, 'auxiliary_text': None}}]</answer>")
-    assert [(step.step_number, step.prompt) for step in plan.steps] == [(3, "A hat.")]
-    with pytest.raises(UnusableAnswerError, match="is not a plan"):
-        parse_plan("<answer>['a hat']</answer>")

@@ -66,10 +66,12 @@ def test_a_batch_too_large_for_the_memory_is_halved_permanently(selected):
     assert limited.batches == [4, 2, 2, 1]
     runner.draw(specs(selected, 4))
     assert limited.batches[4:] == [2, 2]
+    first, again = (PipelineRunner(selected, "cpu", 4), PipelineRunner(selected, "cpu", 1))
+    assert first._pipeline is again._pipeline, "the last model's weights are cached"
 
 
 def test_parts_that_wait_elsewhere_draw_the_same_images(pipelines):
-    folder = pipelines("Flux2KleinPipeline")
+    folder = pipelines("QwenImagePipeline")
     chosen = [select(folder, offload=offload) for offload in (False, True)]
     assert chosen[0].identity == chosen[1].identity
     drawn = [PipelineRunner(each, "cpu", 4).draw(specs(each, 2)) for each in chosen]
@@ -135,11 +137,6 @@ def test_a_lora_and_its_scheduler_are_applied(pipelines, tmp_path):
     by_lora, by_model = (each.draw([spec])[0] for each in runners)
     assert isinstance(by_lora, EncodedImage) and isinstance(by_model, EncodedImage)
     assert by_lora != by_model
-
-
-def test_the_weights_of_the_last_model_are_cached(selected):
-    first, again = (PipelineRunner(selected, "cpu", 4), PipelineRunner(selected, "cpu", 1))
-    assert first._pipeline is again._pipeline
 
 
 def test_a_failed_load_is_one_line(tmp_path):

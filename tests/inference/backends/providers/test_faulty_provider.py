@@ -42,10 +42,9 @@ async def run_all(prompts, roles, home, limits=LIMITS):
     return planned, run, scored
 
 
-def test_a_shard_completes_and_pays_for_nothing_twice(backend, prompts, tmp_path):
-    home = Home(tmp_path)
+def test_a_shard_completes_and_pays_for_nothing_twice(prompts, home):
     with provider(FaultSchedule(FAULT_SHARES, latency=0.002)) as server:
-        roles = build_roles(server, backend, home)
+        roles = build_roles(server, "openai", home)
         asyncio.run(run_all(prompts, roles, home))
         finished = finished_calls(home)
         server.schedule.faults = {}
@@ -71,31 +70,30 @@ def finished_calls(home):
     return {record["call"]["call_id"] for record in records if record["answer"]}
 
 
-def test_a_budget_stops_a_run_and_a_higher_one_completes_it(prompts, tmp_path):
-    home = Home(tmp_path)
+def test_a_budget_stops_a_run_and_a_higher_one_completes_it(prompts, home):
     price = {"m-1": {"input": 1.0, "output": 10.0}}
     with provider() as server:
 
         def run_with(usd):
             roles = build_roles(server, "openai", home, prices=price, budget={"usd": usd})
-            return asyncio.run(run_all(prompts[:10], roles, home))
+            return asyncio.run(run_all(prompts[:5], roles, home))
 
-        with pytest.raises(FoundryError, match=r"budget of 0\.3 USD is used up"):
-            run_with(0.3)
+        with pytest.raises(FoundryError, match=r"budget of 0\.15 USD is used up"):
+            run_with(0.15)
         paid = sum(server.answered.values())
         planned, run, scored = run_with(50)
-    assert 0 < paid * 0.002 <= 0.3
+    assert 0 < paid * 0.002 <= 0.15
     ledger = [*planned.calls, *run.calls, *scored.calls]
     cost = sum(row.cost_usd or 0 for row in ledger)
     assert cost == pytest.approx(sum(server.answered.values()) * 0.002)
-    assert len(run.trajectories) == 10
+    assert len(run.trajectories) == 5
 
 
 def test_no_key_is_ever_written(prompts, tmp_path, caplog):
     home = Home(tmp_path)
     with provider(FaultSchedule(FAULT_SHARES, latency=0.0)) as server, caplog.at_level("DEBUG"):
         roles = build_roles(server, "openai", home)
-        asyncio.run(run_all(prompts[:5], roles, home))
+        asyncio.run(run_all(prompts[:3], roles, home))
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert written
     assert not [path for path in written if KEY.encode() in path.read_bytes()]

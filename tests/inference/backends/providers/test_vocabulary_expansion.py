@@ -102,18 +102,14 @@ def test_terms_are_proposed_filtered_and_priced(backend, tmp_path):
     assert not outcome.failures and expansion_warning(outcome) is None
 
 
-def test_an_unreadable_answer_is_requested_once_more(backend, tmp_path):
+def test_a_bank_without_a_usable_answer_keeps_its_own_terms(tmp_path):
     with provider() as server:
         server.terms, server.scripts = TERMS, ["garble"]
-        outcome = expand(foundry(tmp_path, server, backend))
-    assert accepted(outcome) == ["badger", "lilac"]
-    assert [call.retries for call in outcome.calls] == [1, 0]
-
-
-def test_a_bank_without_a_usable_answer_keeps_its_own_terms(backend, tmp_path):
-    with provider() as server:
-        server.terms, server.scripts = TERMS, ["garble", "garble"]
-        outcome = expand(foundry(tmp_path, server, backend))
+        outcome = expand(foundry(tmp_path / "again", server))
+        assert accepted(outcome) == ["badger", "lilac"]
+        assert [call.retries for call in outcome.calls] == [1, 0]
+        server.scripts = ["garble", "garble"]
+        outcome = expand(foundry(tmp_path, server))
     assert accepted(outcome) == ["lilac"]
     assert list(outcome.failures) == ["zoo/animals"]
     assert "no usable answer" in expansion_warning(outcome)
@@ -129,27 +125,25 @@ def test_without_any_answer_the_hand_written_bank_is_used(tmp_path):
     assert [pack.digest for pack in expanded_packs] == [pack.digest for pack in packs]
 
 
-def test_a_rejected_key_stops_the_run_unless_the_expansion_is_not_required(
-    backend, tmp_path, monkeypatch
-):
+def test_a_rejected_key_stops_the_run_unless_the_expansion_is_not_required(tmp_path, monkeypatch):
     monkeypatch.setenv("TEST_KEY", "wrong")
     with provider() as server:
         with pytest.raises(BackendError, match="TEST_KEY"):
-            expand(foundry(tmp_path, server, backend))
-        outcome = expand(foundry(tmp_path, server, backend, {"required": False}))
+            expand(foundry(tmp_path, server))
+        outcome = expand(foundry(tmp_path, server, expansion={"required": False}))
         monkeypatch.delenv("TEST_KEY")
-        missing = expand(foundry(tmp_path, server, backend, {"required": False}))
+        missing = expand(foundry(tmp_path, server, expansion={"required": False}))
     assert len(outcome.failures) == 2 and not outcome.proposals
     assert "wrong" not in expansion_warning(outcome)
     assert "TEST_KEY is not set" in expansion_warning(missing)
 
 
-def test_in_batch_mode_all_banks_are_one_batch(backend, tmp_path):
+def test_in_batch_mode_all_banks_are_one_batch(tmp_path):
     with provider() as server:
         server.terms = TERMS
         batched = {"model": {"model": "m-1", "batch": True}}
-        outcome = expand(foundry(tmp_path, server, backend, batched))
-        again = expand(foundry(tmp_path, server, backend, batched))
+        outcome = expand(foundry(tmp_path, server, expansion=batched))
+        again = expand(foundry(tmp_path, server, expansion=batched))
         sizes = [batch["size"] for batch in server.batches.values()]
     assert sizes == [2] and not server.requests
     assert accepted(outcome) == accepted(again) == ["badger", "lilac"]
