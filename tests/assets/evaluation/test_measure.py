@@ -23,7 +23,7 @@ from inference.sketch_world.grader import SketchGrader
 from schemas import FoundryError
 from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, TRAJECTORIES
-from tests.assets.evaluation.sample_lake import SHARD, SKETCH_ROLES
+from tests.assets.evaluation.sample_lake import SKETCH_ROLES
 from warehouse import Home
 
 GENERATOR_ONLY = Variant("generator_only", None, None, 1)
@@ -41,7 +41,7 @@ ROLES = {
 
 def heldout(home: Home) -> HeldOutItems:
     """All items of split heldout, of both parts, so that few requests have many items."""
-    dev, test, _ = load_benchmarks(home, "sketchbook", EvaluationSettings(), 9.0)
+    dev, test, _ = benchmarks_of(home)
     requests, attempts = dev.requests + test.requests, dev.attempts + test.attempts
     return replace(dev, requests=requests, attempts=attempts)
 
@@ -88,18 +88,25 @@ def metrics(result: VariantResult) -> set[str]:
     return {row.metric for row in result.rows}
 
 
+def benchmarks_of(home: Home, **settings) -> list[HeldOutItems]:
+    return load_benchmarks(home, "sketchbook", EvaluationSettings(**settings), 9.0)
+
+
+def prompts_of(items: HeldOutItems) -> set[str]:
+    return {item.prompt_id for item in (*items.requests, *items.attempts)}
+
+
 def test_items_are_held_out_and_the_correct_verdict_follows_from_scores(sample_home):
-    found = load_benchmarks(sample_home, "sketchbook", EvaluationSettings(), 9.0)
-    assert [benchmark.name for benchmark in found] == [
-        "sketchbook-heldout-dev",
-        "sketchbook-heldout-test",
-        "sketchbook-heldout-category-test",
-    ]
-    requests = found[0]
-    assert [is_test(benchmark.name) for benchmark in found] == [False, True, True]
-    assert {row.split for row in requests.requests} == {"heldout"}
-    prompt_ids = {row.prompt_id for row in requests.requests}
-    assert {item.prompt_id for item in requests.attempts} <= prompt_ids
+    dev, test, category = benchmarks_of(sample_home)
+    names = {"sketchbook-heldout-dev": dev, "sketchbook-heldout-test": test}
+    names["sketchbook-heldout-category-test"] = category
+    for name, items in names.items():
+        assert items.name == name and is_test(name) == (items is not dev)
+    assert {row.split for row in dev.requests} == {"heldout"}
+    assert prompts_of(dev) == {row.prompt_id for row in dev.requests}
+    assert prompts_of(test) and not prompts_of(dev) & prompts_of(test)
+    stored = sample_home.lake.read(PROMPTS, where=pc.field("split") == "heldout")
+    assert prompts_of(dev) | prompts_of(test) == set(stored["prompt_id"].to_pylist())
     both_parts = heldout(sample_home).attempts
     assert {item.truth for item in both_parts} == {True, False}
     for item in both_parts:
@@ -107,24 +114,22 @@ def test_items_are_held_out_and_the_correct_verdict_follows_from_scores(sample_h
         assert bool(item.rewritten) == (item.iteration > 0)
 
 
-def test_dev_and_test_share_no_prompt_and_are_together_all_items(sample_home):
-    dev, test, _ = load_benchmarks(sample_home, "sketchbook", EvaluationSettings(), 9.0)
+def test_samples_of_items(sample_home):
+    dev, test, _ = benchmarks_of(sample_home, heldout={"stories": 3, "verdicts": 3})
+    assert (len(dev.requests), len(test.requests)) == (2, 1), "numbers are those of both parts"
+    assert len(dev.attempts) <= 4 and len(test.attempts) <= 2
+    every, *_ = benchmarks_of(sample_home)
+    sample, *_ = benchmarks_of(sample_home, heldout={"stories": 2, "verdicts": 1})
+    assert sample.requests == every.requests[: len(sample.requests)], "a part of a larger sample"
+    truths = [item.truth for item in sample.attempts]
+    assert sorted(truths) == sorted({item.truth for item in every.attempts})
+    assert set(sample.attempts) <= set(every.attempts)
 
-    def prompts(benchmark):
-        items = (*benchmark.requests, *benchmark.attempts)
-        return {item.prompt_id for item in items}
-
-    assert prompts(dev) and prompts(test) and not prompts(dev) & prompts(test)
-    stored = sample_home.lake.read(PROMPTS, where=pc.field("split") == "heldout")
-    assert prompts(dev) | prompts(test) == set(stored["prompt_id"].to_pylist())
-
-
-def test_requests_come_from_shards_without_trajectories_too(sample_home):
-    (row, *_) = load_benchmarks(sample_home, "sketchbook", EvaluationSettings(), 9.0)[0].requests
     shard = "sketchbook-0001"
-    sample_home.lake.write(PROMPTS, [row.model_copy(update={"shard": shard})], shard)
-    dev, *_ = load_benchmarks(sample_home, "sketchbook", EvaluationSettings(), 9.0)
-    assert shard in {request.shard for request in dev.requests}
+    row = every.requests[0].model_copy(update={"shard": shard})
+    sample_home.lake.write(PROMPTS, [row], shard)
+    found, *_ = benchmarks_of(sample_home)
+    assert shard in {request.shard for request in found.requests}, "one without trajectories"
 
 
 def test_a_third_of_the_prompts_is_test_and_each_stays_where_it_is():
@@ -162,11 +167,8 @@ def test_better_variants_have_better_values(evaluated):
     assert mean(full, "step_reward") > 0
     assert mean(full, "verdict_accuracy_true") > 0.8
     assert {row.critic for row in planned.rows} == {"none/accepts-all"}
-
-
-def test_metrics_of_missing_agents_are_missing(evaluated):
-    assert metrics(evaluated["generator_only"]) == {"final_success", "generator_calls"}
-    assert mean(evaluated["planner_sft"], "verdict_accuracy_true") is None
+    assert metrics(generator_only) == {"final_success", "generator_calls"}
+    assert mean(planned, "verdict_accuracy_true") is None
 
 
 def test_without_a_grader_its_metrics_are_missing_and_the_others_unchanged(
@@ -341,17 +343,12 @@ def test_a_killed_evaluation_resumes(sample_home, evaluated):
     assert counting.calls == judged - failing.answered
 
 
-def test_variants_with_the_same_agent_share_its_answers(evaluated, evaluated_home):
+def test_variants_with_the_same_agent_share_its_answers(evaluated, evaluated_home, sample_home):
     counting = FailingCritic()
     # The same t_max: with fewer attempts a step may continue from an image not judged before.
     same = replace(FULL, name="t_max_5", t_max=5)
     again = evaluate(evaluated_home, same, replace(SKETCH_ROLES, critic=counting))
     assert counting.calls == 0
     assert {row.variant for row in again.rows} == {"t_max_5"}
-
-
-def test_evaluation_leaves_the_lakes_trajectories_unchanged(evaluated_home, sample_home, evaluated):
-    assert evaluated_home.lake.content_hashes(TRAJECTORIES) == sample_home.lake.content_hashes(
-        TRAJECTORIES
-    )
-    assert evaluated_home.lake.partitions(TRAJECTORIES) == [SHARD]
+    lake, before = evaluated_home.lake, sample_home.lake
+    assert lake.content_hashes(TRAJECTORIES) == before.content_hashes(TRAJECTORIES)

@@ -111,10 +111,15 @@ def with_one_in_use(home: Registered) -> tuple[System, System, System]:
     return newest, System(OLD.planner, newest.critic), System(newest.planner, OLD.critic)
 
 
-def test_the_first_evaluated_system_is_promoted(registered):
+def test_the_first_evaluated_system_is_promoted_and_a_planner_without_any_critic_waits(registered):
     home = registered()
     newest = newest_system(home.foundry)
     home.register(newest)
+    record = home.registry.folder(CRITIC, newest.critic) / RECORD
+    record.rename(record.with_suffix(".away"))
+    assert "no trained agent of the other role" in home.promote()["decisions"]
+    assert home.in_use() is None
+    record.with_suffix(".away").rename(record)
     home.store("full_rl", newest, ALL_ONE)
     shown = home.promote()
     assert home.in_use() == newest
@@ -204,16 +209,6 @@ def test_what_is_not_trained_yet_waits_and_the_other_agent_moves_alone(registere
     shown = home.promote()
     assert home.in_use() == new_planner
     assert "in use already" in shown["decisions"]
-
-
-def test_a_planner_without_any_critic_waits(registered):
-    home = registered()
-    newest = newest_system(home.foundry)
-    home.register(newest)
-    (home.registry.folder(CRITIC, newest.critic) / RECORD).unlink()
-    shown = home.promote()
-    assert home.in_use() is None
-    assert "no trained agent of the other role" in shown["decisions"]
 
 
 def test_the_best_ever_promoted_is_compared_as_long_as_it_is_good(registered):
