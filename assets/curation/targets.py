@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from inference.backends.providers.budget import SpendingFile
-from inference.calls.forecast import LEVEL, MIN_SHARDS, Interval, Measured, predict_sum, usd_range
+from inference.calls.forecast import LEVEL, MIN_SHARDS, Bounds, WorkItem, predict_sum, usd_range
 from schemas import TABLES, FoundryError, Table
 from schemas.prompts import PROMPTS
 from schemas.trajectories import SCORES
@@ -68,18 +68,18 @@ class SetProgress:
         return self.done >= self.target
 
     @property
-    def shards_to_come(self) -> Interval | None:
+    def shards_to_come(self) -> Bounds | None:
         """More shards until the target is met; None: too few are curated to say."""
         if self.is_met:
-            return Interval(0, 0, 0)
+            return Bounds(0, 0, 0)
         if len(self.by_shard) < MIN_SHARDS:
             return None
-        return Interval(*(self._first(bound) for bound in ("high", "expected", "low")))
+        return Bounds(*(self._first(bound) for bound in ("high", "expected", "low")))
 
-    def rows_of(self, shards: int) -> Interval:
+    def rows_of(self, shards: int) -> Bounds:
         """What so many more shards bring; there have to be `MIN_SHARDS`."""
-        measured = [Measured(1, rows) for rows in self.by_shard]
-        return predict_sum(measured, shards, MIN_SHARDS) or Interval(0, 0, 0)
+        measured = [WorkItem(1, rows) for rows in self.by_shard]
+        return predict_sum(measured, shards, MIN_SHARDS) or Bounds(0, 0, 0)
 
     def _first(self, bound: str) -> float:
         """The smallest number of shards of which a bound of the prediction is enough."""
@@ -108,8 +108,8 @@ class Growth:
     sets: tuple[SetProgress, ...]
     made: int
     waiting: int
-    to_come: Interval | None
-    usd: Interval | None
+    to_come: Bounds | None
+    usd: Bounds | None
     spent: float
     budget: float | None
 
@@ -224,7 +224,7 @@ def read_growth(foundry: FoundryResource, names: Sequence[str]) -> Growth:
     waiting = len(made) - len(curated)
     found = [each.shards_to_come for each in sets]
     known = [each for each in found if each]
-    to_come = Interval(*map(max, zip(*known, strict=True))) if len(known) == len(found) else None
+    to_come = Bounds(*map(max, zip(*known, strict=True))) if len(known) == len(found) else None
     spending, budget = SpendingFile.of(home).read(), foundry.settings.budget
     return Growth(
         sets,
@@ -284,12 +284,12 @@ def _round_count(home: Home, table: Table) -> int:
     return sum(len(own_rows(round_home(home, plan.number), table)) for plan in plans)
 
 
-def _usd(foundry: FoundryResource, shards: Interval, waiting: int) -> Interval | None:
+def _usd(foundry: FoundryResource, shards: Bounds, waiting: int) -> Bounds | None:
     """What the shards cost that are not made yet, by the models of providers."""
     names = loop_model_names(foundry.without_keys())
     models = {name for name in names if name.partition("/")[0] in foundry.settings.apis}
 
-    def predict(count: float) -> Interval | None:
+    def predict(count: float) -> Bounds | None:
         prompts = math.ceil(max(count - waiting, 0)) * foundry.settings.bank.shard_size
         return ledger_forecast(foundry.home, models, prompts).forecast.usd
 
@@ -298,10 +298,10 @@ def _usd(foundry: FoundryResource, shards: Interval, waiting: int) -> Interval |
     low, expected, high = map(predict, shards)
     if low is None or expected is None or high is None:
         return None
-    return Interval(low.low, expected.expected, high.high)
+    return Bounds(low.low, expected.expected, high.high)
 
 
-def _range(interval: Interval) -> str:
+def _range(interval: Bounds) -> str:
     if interval.high >= _MOST_SHARDS:
         return f"at least {interval.low:,.0f}"
     if interval.low == interval.high:

@@ -48,7 +48,7 @@ class Transfer:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PushPlan:
     """What a push would do: `head` is the newest commit (None: no such repository)."""
 
     head: str | None
@@ -85,12 +85,12 @@ class Repository:
     def __str__(self) -> str:
         return f"{_DATASETS if self.kind == 'dataset' else ''}{self.id}"
 
-    def compare(self, files: Mapping[str, Path | bytes]) -> Comparison:
+    def compare(self, files: Mapping[str, Path | bytes]) -> PushPlan:
         """What is missing of `files` (path in the repository -> file or content)."""
         info = self._info()
         if info is None:
             missing = [Transfer(path, _size(content), False) for path, content in files.items()]
-            return Comparison(None, False, missing)
+            return PushPlan(None, False, missing)
         stored = {each.path: each for each in self.files(info.sha)}
         transfers = [
             Transfer(path, _size(content), path in stored and _is_same(stored[path], content))
@@ -98,10 +98,10 @@ class Repository:
         ]
         replaced = [path for path in stored if fnmatch(path, _REPLACED[self.kind])]
         deleted = sorted(set(replaced) - set(files))
-        return Comparison(info.sha, not info.private, transfers, deleted)
+        return PushPlan(info.sha, not info.private, transfers, deleted)
 
     def upload(
-        self, files: Mapping[str, Path | bytes], plan: Comparison, public: bool, message: str
+        self, files: Mapping[str, Path | bytes], plan: PushPlan, public: bool, message: str
     ) -> str:
         """Make `plan` true in one commit, so that nobody sees a part of it; the commit's id.
 

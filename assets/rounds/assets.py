@@ -23,7 +23,7 @@ from .data import SETS, RoundSets
 from .failures import failure_rows
 from .plan_retries import RetriedPlans, check_plan_retries, plan_sampler, retry_plans
 from .results import finished_round, rounds_plot
-from .safeguards import Finding, few_duplicates, heldout_free, not_collapsed
+from .safeguards import SafeguardResult, few_duplicates, heldout_free, not_collapsed
 from .settings import RoundsSettings
 
 _MOST_SHOWN = 12
@@ -135,7 +135,7 @@ def round_data_checks(context: dg.AssetCheckExecutionContext, foundry: FoundryRe
         )
 
 
-def findings(foundry: FoundryResource) -> dict[str, Finding]:
+def findings(foundry: FoundryResource) -> dict[str, SafeguardResult]:
     """What the safeguards find in the data of the round that is open."""
     home, plan = foundry.home, _open_round(foundry)
     limits = rounds_settings(foundry).safeguards

@@ -25,14 +25,14 @@ _LENGTHS = ("plan_words", "refinement_words")
 
 
 @dataclass(frozen=True)
-class Finding:
+class SafeguardResult:
     """What a safeguard found: empty `problems` let the round go on."""
 
     problems: list[str]
     numbers: dict[str, float]
 
 
-def heldout_free(home: Home, plan: RoundPlan, _limits: SafeguardSettings) -> Finding:
+def heldout_free(home: Home, plan: RoundPlan, _limits: SafeguardSettings) -> SafeguardResult:
     """No held-out prompt, combination of terms or template is among the round's rows."""
     columns = ["prompt_id", "template_id", "terms", "split", "shard", "pack"]
     prompts = home.lake.read(PROMPTS, columns=columns).to_pylist()
@@ -51,10 +51,10 @@ def heldout_free(home: Home, plan: RoundPlan, _limits: SafeguardSettings) -> Fin
         "prompts": len(own),
     }
     found = [f"{count} {name}" for name, count in numbers.items() if count and name != "prompts"]
-    return Finding(found, {**numbers})
+    return SafeguardResult(found, {**numbers})
 
 
-def few_duplicates(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Finding:
+def few_duplicates(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> SafeguardResult:
     """Every set has new rows; those that occurred before the round, or twice in it, are few."""
     problems, numbers = [], {}
     for table in SETS:
@@ -67,10 +67,10 @@ def few_duplicates(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Fi
         if share > limits.duplicates:
             limit = f"at most {limits.duplicates:.0%} may"
             problems.append(f"{share:.0%} of the rows of {table.name} occurred before, {limit}")
-    return Finding(problems, numbers)
+    return SafeguardResult(problems, numbers)
 
 
-def not_collapsed(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Finding:
+def not_collapsed(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> SafeguardResult:
     """Plans and refined prompts are varied, of usual length, and verdicts are not all the same."""
     now, first = diversity(home, list(plan.shards)), _first_diversity(home, plan)
     problems, (least, most) = [], limits.accept_rate
@@ -88,7 +88,7 @@ def not_collapsed(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Fin
             ours, theirs = pairs[name]
             if theirs and not 1 / limits.length_factor <= ours / theirs <= limits.length_factor:
                 problems.append(f"{name} went from {theirs:.1f} to {ours:.1f}")
-    return Finding(problems, numbers)
+    return SafeguardResult(problems, numbers)
 
 
 def diversity(home: Home, shards: list[str]) -> RoundDiversity:

@@ -9,7 +9,7 @@ import dagster as dg
 import duckdb
 import pyarrow as pa
 
-from inference.calls.forecast import LEVEL, MIN_PROMPTS, MIN_SHARDS, Forecast, Measured, predict_sum
+from inference.calls.forecast import LEVEL, MIN_PROMPTS, MIN_SHARDS, Forecast, WorkItem, predict_sum
 from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
 from warehouse import Home
 from warehouse.result_formats import count_noun
@@ -95,8 +95,8 @@ def ledger_forecast(home: Home, models: Collection[str], to_come: int) -> Ledger
     prompts, usd = sum(row["prompts"] for row in shards), sum(row["amount"] for row in shards)
     priced = bool(shards) and not any(row["unpriced"] for row in shards)
     at_least = MIN_SHARDS if enough else MIN_PROMPTS
-    paid = [Measured(row["prompts"], row["amount"]) for row in costs]
-    times = [Measured(row["prompts"], active[row["unit"]]) for row in shards]
+    paid = [WorkItem(row["prompts"], row["amount"]) for row in costs]
+    times = [WorkItem(row["prompts"], active[row["unit"]]) for row in shards]
     seconds = predict_sum(times, to_come, MIN_SHARDS)
     parallel = sum(active.values()) / together if together else 1.0
     return LedgerForecast(

@@ -31,7 +31,7 @@ SAMPLES = 200
 
 
 @dataclass(frozen=True)
-class Interval:
+class PredictedValue:
     """A predicted value, and its 5th and 95th percentile."""
 
     value: float
@@ -61,8 +61,8 @@ class Prediction:
     stages: tuple[StagePrediction, ...]
     bottleneck: str
     efficiency: float  # the bottleneck's share of the time that it works
-    hours: Interval
-    usd: Interval
+    hours: PredictedValue
+    usd: PredictedValue
     objects: float
     gigabytes: float
     memory_gb: float  # of the machine that has most in use
@@ -245,9 +245,9 @@ def perturbed(costs: Costs, random: Random) -> Costs:
     return Costs.model_validate(vary(costs.model_dump()))
 
 
-def _interval(value: float, drawn: Sequence[float]) -> Interval:
+def _interval(value: float, drawn: Sequence[float]) -> PredictedValue:
     if not drawn:
-        return Interval(value, value, value)
+        return PredictedValue(value, value, value)
     ordered = sorted(drawn)
     last = len(ordered) - 1
-    return Interval(value, ordered[round(0.05 * last)], ordered[round(0.95 * last)])
+    return PredictedValue(value, ordered[round(0.05 * last)], ordered[round(0.95 * last)])

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from .inputs import Hardware
 from .limits import Limit
-from .prediction import Interval, Prediction
+from .prediction import PredictedValue, Prediction
 
 _HOURS_A_DAY = 24
 
@@ -68,7 +68,7 @@ def _limit(limit: Limit | None) -> str:
     return f"{limit.name} (at {number(limit.prompts)})" if limit else ""
 
 
-def interval(value: Interval) -> str:
+def interval(value: PredictedValue) -> str:
     """A value with its 5th and 95th percentile."""
     return f"{number(value.value)} ({number(value.low)} to {number(value.high)})"
 

@@ -10,7 +10,7 @@ from schemas import FoundryError
 from .options import HomeOption, ProfileOption
 
 if TYPE_CHECKING:
-    from assets.hub.repository import Comparison, Kind, Repository
+    from assets.hub.repository import Kind, PushPlan, Repository
     from warehouse import Home
 
 _DATA = "data"
@@ -117,7 +117,7 @@ def _with_license(card: Path, license: str) -> bytes:
     return str(content).encode()
 
 
-def _show_push(target: "Repository", plan: "Comparison", public: bool) -> None:
+def _show_push(target: "Repository", plan: "PushPlan", public: bool) -> None:
     state = "new" if plan.head is None else "exists"
     visible = "public" if public or (plan.head and plan.public) else "private"
     typer.echo(f"{target} ({visible}, {state})")

@@ -13,7 +13,7 @@ from time import perf_counter
 
 
 @dataclass
-class Usage:
+class CallUsage:
     """Totals of one call, failed tries included; None: the backend reported nothing.
 
     `estimated_usd`: part of `cost_usd`, of requests without an answer that may be billed.
@@ -29,11 +29,11 @@ class Usage:
     before_request: Callable[[float, bool], Awaitable[None]] | None = None
 
 
-_usage: ContextVar[Usage | None] = ContextVar("usage", default=None)
+_usage: ContextVar[CallUsage | None] = ContextVar("usage", default=None)
 
 
 def report_usage(**amounts: float | None) -> None:
-    """Add to fields of the current call's `Usage`; outside `collect_usage` it does nothing."""
+    """Add to fields of the current call's `CallUsage`; outside `collect_usage` it does nothing."""
     usage = _usage.get()
     for name, amount in amounts.items():
         if usage and amount is not None:
@@ -51,7 +51,7 @@ async def announce_request(likely_usd: float, resumable: bool = False) -> None:
 
 
 @contextmanager
-def collect_usage(usage: Usage) -> Iterator[None]:
+def collect_usage(usage: CallUsage) -> Iterator[None]:
     token = _usage.set(usage)
     try:
         yield

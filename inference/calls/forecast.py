@@ -28,7 +28,7 @@ _MOST_SIMULATED = 1000  # items; of more, the end is a negligible part
 _INTERVAL_SECONDS = 2.0
 
 
-class Measured(NamedTuple):
+class WorkItem(NamedTuple):
     """An item: its size, what it took (of one under way: until now), and for how many it stands."""
 
     size: float
@@ -49,25 +49,25 @@ class ItemUsage:
         self.usd = None if unpriced else (self.usd or 0.0) + (cost_usd or 0.0)
 
 
-class Interval(NamedTuple):
+class Bounds(NamedTuple):
     """Bounds within which something lies with a probability of `LEVEL`, and its mean."""
 
     low: float
     expected: float
     high: float
 
-    def __mul__(self, factor: object) -> "Interval":
+    def __mul__(self, factor: object) -> "Bounds":
         if not isinstance(factor, int | float):
             return NotImplemented
-        return Interval(*(value * factor for value in self))
+        return Bounds(*(value * factor for value in self))
 
 
 @dataclass(frozen=True)
 class Forecast:
     """What is to come; None: not enough is known."""
 
-    seconds: Interval | None = None
-    usd: Interval | None = None
+    seconds: Bounds | None = None
+    usd: Bounds | None = None
 
     @property
     def text(self) -> str:
@@ -85,12 +85,12 @@ class Forecast:
         return f"ends {low:{form}} to {high:{form}}"
 
 
-def usd_range(usd: Interval) -> str:
+def usd_range(usd: Bounds) -> str:
     digits = 2 if usd.high >= 1 else 4
     return f"{usd.low:,.{digits}f} to {usd.high:,.{digits}f} USD"
 
 
-def predict_sum(finished: Sequence[Measured], size: float, at_least: int) -> Interval | None:
+def predict_sum(finished: Sequence[WorkItem], size: float, at_least: int) -> Bounds | None:
     """The sum of the amounts of items to come, whose sizes add up to `size`; None: fewer than
     `at_least` items are finished."""
     if len(finished) < at_least:
@@ -99,16 +99,16 @@ def predict_sum(finished: Sequence[Measured], size: float, at_least: int) -> Int
     error = found.spread * math.sqrt(size * (1 + size / found.measured))
     margin = _student_quantile((1 + LEVEL) / 2, found.freedom) * error
     expected = found.ratio * size
-    return Interval(max(expected - margin, 0.0), expected, expected + margin)
+    return Bounds(max(expected - margin, 0.0), expected, expected + margin)
 
 
 def predict_end(
-    finished: Sequence[Measured],
-    running: Sequence[Measured],
+    finished: Sequence[WorkItem],
+    running: Sequence[WorkItem],
     waiting: Sequence[float],
     slots: int,
     at_least: int,
-) -> Interval | None:
+) -> Bounds | None:
     """Seconds until all items are finished, of which `slots` are worked on at a time.
 
     At the end slots are idle while the last items are finished, so the sum of their seconds is not
@@ -151,10 +151,10 @@ def predict_end(
         busy[rows, busy.argmin(axis=1)] += draw(size)
     ends = busy.max(axis=1)
     low, high = np.quantile(ends, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(low), float(ends.mean()), float(high))
+    return Bounds(float(low), float(ends.mean()), float(high))
 
 
-def weigh(finished: Sequence[Measured], running: Sequence[Measured]) -> list[Measured]:
+def weigh(finished: Sequence[WorkItem], running: Sequence[WorkItem]) -> list[WorkItem]:
     """The finished items, each with the weight of those under way that it stands for.
 
     Quick items are finished first, and a mean over them alone is too low. The weight of an item
@@ -197,7 +197,7 @@ class WorkForecast:
         self._at_least = at_least + self._slots
         self._begun = 0
         self._running: dict[object, tuple[float, float]] = {}  # item -> size, when it began
-        self._seconds, self._usd = list[Measured](), list[Measured]()
+        self._seconds, self._usd = list[WorkItem](), list[WorkItem]()
         self._unpriced = False
         self._forecast, self._made_at = Forecast(), -math.inf
 
@@ -211,9 +211,9 @@ class WorkForecast:
         size, began = self._running.pop(item)
         if usage.replayed:
             return
-        self._seconds.append(Measured(size, self._clock() - began))
+        self._seconds.append(WorkItem(size, self._clock() - began))
         self._unpriced |= usage.usd is None
-        self._usd.append(Measured(size, usage.usd or 0.0))
+        self._usd.append(WorkItem(size, usage.usd or 0.0))
 
     def forecast(self) -> Forecast:
         """Made again every two seconds at most: it takes up to 50 ms."""
@@ -225,7 +225,7 @@ class WorkForecast:
     def make(self) -> Forecast:
         """The forecast as of now."""
         now = self._clock()
-        running = [Measured(size, now - began) for size, began in self._running.values()]
+        running = [WorkItem(size, now - began) for size, began in self._running.values()]
         waiting, at_least = self._sizes[self._begun :], self._at_least
         to_come = sum(waiting) + sum(item.size for item in running)
         if not to_come:
@@ -248,7 +248,7 @@ class _Estimate(NamedTuple):
     freedom: float  # degrees of freedom
 
     @classmethod
-    def of(cls, finished: Sequence[Measured]) -> "_Estimate":
+    def of(cls, finished: Sequence[WorkItem]) -> "_Estimate":
         """Unequal weights count as fewer items (Kish)."""
         weights = sum(item.weight for item in finished)
         items = weights**2 / sum(item.weight**2 for item in finished)
@@ -262,7 +262,7 @@ class _Estimate(NamedTuple):
         return cls(ratio, spread, sizes / weights * items, freedom)
 
 
-def _pace(item: Measured) -> float:
+def _pace(item: WorkItem) -> float:
     return item.amount / item.size
 
 

@@ -15,7 +15,7 @@ from schemas.trajectories import Role
 
 from ..roles import BackendError, RetryableError, UnusableAnswerError
 from ..settings import Limits
-from .call_context import PausableTimeout, Usage, collect_usage
+from .call_context import CallUsage, PausableTimeout, collect_usage
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class CallFailedError(Exception):
 
 
 @dataclass
-class CallOutcome(Usage, Generic[T]):
+class CallOutcome(CallUsage, Generic[T]):
     """An answer or a final error, and what the tries took.
 
     `seconds` is the time with the model over all tries, without waiting for a slot.

@@ -13,7 +13,7 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.rounds import RoundPlan, record_plan, round_home
 from assets.prompts.settings import BankSettings
-from inference.calls.forecast import Interval
+from inference.calls.forecast import Bounds
 from schemas import FoundryError
 from schemas.curation import IMPORTS, PLANNER_SFT, PlannerSftRow
 from schemas.prompts import PROMPTS
@@ -74,7 +74,7 @@ def test_a_set_that_no_shard_has_rows_of_is_never_met():
 
 
 def test_a_budget_that_is_too_small_stops_before_it_is_spent():
-    found = growth(1100, usd=Interval(4.0, 5.0, 6.0), spent=0.5, budget=5.6)
+    found = growth(1100, usd=Bounds(4.0, 5.0, 6.0), spent=0.5, budget=5.6)
     assert found.problem(most=1000) is None
     said = replace(found, budget=5.4).problem(most=1000)
     assert "of the budget of 5.40 USD 4.90 are not spent" in said

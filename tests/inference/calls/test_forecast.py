@@ -9,8 +9,8 @@ from inference.calls.forecast import (
     LEVEL,
     MIN_PROMPTS,
     ItemUsage,
-    Measured,
     WorkForecast,
+    WorkItem,
     _student_quantile,
     predict_sum,
 )
@@ -36,7 +36,7 @@ def test_sums_lie_in_their_interval(kind, done, to_come):
     random, covered, tries = np.random.default_rng(SEED), 0, 600
     for _ in range(tries):
         sizes, amounts = draw(random, kind, done + to_come)
-        finished = [Measured(*pair) for pair in zip(sizes[:done], amounts[:done], strict=True)]
+        finished = [WorkItem(*pair) for pair in zip(sizes[:done], amounts[:done], strict=True)]
         found = predict_sum(finished, sizes[done:].sum(), at_least=5)
         covered += found.low <= amounts[done:].sum() <= found.high
     # Four standard errors of the share, and skewness with few items.

@@ -6,7 +6,7 @@ import pytest
 
 from inference.backends.checkpoint.agents import CheckpointCritic, checkpoint_agents
 from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
-from inference.calls.call_context import Usage, collect_usage
+from inference.calls.call_context import CallUsage, collect_usage
 from inference.roles import Critic, Planner, PlanRequest, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard
@@ -59,7 +59,7 @@ async def test_a_missing_earlier_image_is_white_and_as_large(random_agents):
 async def test_an_answer_that_cannot_be_read_is_asked_for_once_more(untrained, random_agents):
     """And sampled: a greedy one would be the same."""
     white = EncodedImage.white((96, 96))
-    usage = Usage()
+    usage = CallUsage()
     with collect_usage(usage):
         verdict = await random_agents["critic"].judge(white, white, "a cat", "")
     first = texts_of(CheckpointModel(untrained), [critic_query("a cat", white, white)])

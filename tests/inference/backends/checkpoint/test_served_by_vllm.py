@@ -22,7 +22,7 @@ from inference.backends.factory import Backends
 from inference.backends.openai.backend import OpenAIAdapter
 from inference.backends.providers.chat import ChatTurn, CompletionRequest
 from inference.backends.providers.settings import EndpointSettings
-from inference.calls.call_context import Usage, collect_usage
+from inference.calls.call_context import CallUsage, collect_usage
 from inference.roles import Verdict
 from tests.helpers.ports import free_port
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, critic_query, overfit
@@ -98,7 +98,7 @@ def judge_all(critic):
     """Verdict on each image, and the input tokens."""
 
     async def judge():
-        usage = Usage()
+        usage = CallUsage()
         with collect_usage(usage):
             calls = [critic.judge(None, image, GOAL, "") for image in VERDICTS]
             return await asyncio.gather(*calls), usage.input_tokens

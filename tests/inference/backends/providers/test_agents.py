@@ -6,7 +6,7 @@ import pytest
 
 from inference.backends.providers.errors import NoAnswerError
 from inference.backends.providers.settings import AgentModel
-from inference.calls.call_context import Usage, collect_usage
+from inference.calls.call_context import CallUsage, collect_usage
 from inference.roles import BackendError, PlanRequest, RetryableError, UnusableAnswerError
 from tests.inference.backends.providers.api_formats import gemini_parts
 from tests.inference.backends.providers.faulty_provider import FaultSchedule, provider
@@ -28,7 +28,7 @@ def build_roles(server, backend, agent=None, seconds=20, **profile):
 
 def plan(roles):
     """A plan, and the usage of its call."""
-    usage = Usage()
+    usage = CallUsage()
 
     async def call():
         with collect_usage(usage):
