@@ -92,11 +92,12 @@ class SqliteFile:
         expected = _checksum(list(self._tables))
         if not _version(connection):
             with _transaction(connection):
-                for statement in () if _version(connection) else self._tables:
-                    connection.execute(statement)
-                if self._durable:
-                    _add_checksums(connection)
-                connection.execute(f"PRAGMA user_version = {expected}")
+                if not _version(connection):  # no other process has made them meanwhile
+                    for statement in self._tables:
+                        connection.execute(statement)
+                    if self._durable:
+                        _add_checksums(connection)
+                    connection.execute(f"PRAGMA user_version = {expected}")
         if _version(connection) != expected:
             raise StorageError(
                 f"{self.path} was made by another version of Interleave Foundry: move it away and "

@@ -15,6 +15,7 @@ from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard
 from tests.inference.backends.providers.faulty_provider import FaultSchedule, provider
 from tests.inference.backends.providers.provider_roles import AGENT, provider_roles
+from warehouse import Home
 
 LIMITS = Limits(agents=2, tries=3, backoff_seconds=0.05)
 LOOP = LoopSettings(t_max=2)
@@ -62,11 +63,11 @@ def test_a_shard_is_planned_and_scored_in_two_batches(backend, prompts, home):
     assert all(call.seconds < 5 for call in plans.calls)
 
 
-def test_a_batch_may_take_longer_than_the_timeout_of_a_call(backend, prompts, home):
+def test_a_batch_may_take_longer_than_the_timeout_of_a_call(prompts, home):
     limits = LIMITS.model_copy(update={"call_timeout_seconds": 0.5, "tries": 1})
     with provider() as server:
         server.polls = 20  # a second
-        planned = plan(prompts, build_roles(server, backend, home), home, limits)
+        planned = plan(prompts, build_roles(server, "openai", home), home, limits)
     assert len({row.prompt_id for row in planned.plans}) == len(prompts)
     assert not planned.quarantine and len(server.batches) == 1
 
@@ -94,21 +95,24 @@ def remove_id(roles):
         assert connection.execute("UPDATE batches SET id = NULL").rowcount == 1
 
 
-@pytest.mark.parametrize("is_stored", [True, False], ids=["id stored", "id not stored"])
-def test_a_killed_run_finds_its_batch_again(backend, prompts, home, is_stored):
+def test_a_killed_run_finds_its_batch_again(backend, prompts, tmp_path):
+    """Whether the id was stored or not; one that the provider never received is made again."""
     with provider() as server:
-        roles = build_roles(server, backend, home)
-        kill_while_waiting(prompts, roles, home, server)
-        if not is_stored:
-            remove_id(roles)
-        plans = plan(prompts, build_roles(server, backend, home), home)
-    assert len(server.batches) == 1
-    assert len({row.prompt_id for row in plans.plans}) == len(prompts)
+        for case in ("id stored", "id not stored", "never received"):
+            home = Home(tmp_path / case)
+            server.batches.clear()
+            roles = build_roles(server, backend, home)
+            kill_while_waiting(prompts, roles, home, server)
+            if case != "id stored":
+                remove_id(roles)
+            if case == "never received":
+                server.batches.clear()
+            plans = plan(prompts, build_roles(server, backend, home), home)
+            assert len(server.batches) == 1
+            assert len({row.prompt_id for row in plans.plans}) == len(prompts)
 
 
-def test_a_batch_under_way_is_booked_as_an_estimate_until_its_answers_are_there(
-    backend, prompts, home
-):
+def test_a_batch_under_way_is_booked_as_an_estimate_until_its_answers_are_there(prompts, home):
     """It is billed whether or not the run goes on, and once."""
     price = {"m-1": {"input": 1.0, "output": 10.0}}
 
@@ -125,46 +129,32 @@ def test_a_batch_under_way_is_booked_as_an_estimate_until_its_answers_are_there(
 
     with provider() as server:
         for _ in range(2):
-            roles = build_roles(server, backend, home, prices=price, budget={"usd": 10})
+            roles = build_roles(server, "openai", home, prices=price, budget={"usd": 10})
             kill_while_waiting(prompts, roles, home, server)
             count, cost, estimated = totals()
             assert count == len(prompts) and cost == estimated > 0
             assert reserved() == (0, len(prompts))
-        roles = build_roles(server, backend, home, prices=price, budget={"usd": 10})
+        roles = build_roles(server, "openai", home, prices=price, budget={"usd": 10})
         plan(prompts, roles, home)
     assert len(server.batches) == 1
     assert totals() == (len(prompts), pytest.approx(0.001 * len(prompts)), 0)
     assert reserved() == (pytest.approx(0.001 * len(prompts)), 0)
 
 
-def test_a_batch_that_the_provider_never_received_is_submitted_again(backend, prompts, home):
-    with provider() as server:
-        roles = build_roles(server, backend, home)
-        kill_while_waiting(prompts, roles, home, server)
-        remove_id(roles)
-        server.batches.clear()
-        plans = plan(prompts, build_roles(server, backend, home), home)
-    assert len(server.batches) == 1
-    assert len({row.prompt_id for row in plans.plans}) == len(prompts)
+def test_requests_without_a_result_go_into_another_batch(backend, prompts, tmp_path):
+    for loss in ("error", "empty"):
+        home = Home(tmp_path / loss)
+        with provider(FaultSchedule({loss: 0.3}, seed=1)) as server:
+            limits = LIMITS.model_copy(update={"tries": 9})
+            plans = plan(prompts, build_roles(server, backend, home), home, limits)
+            sizes = [batch["size"] for batch in server.batches.values()]
+        assert sizes[0] == len(prompts)
+        assert 0 < sum(sizes[1:]) < len(prompts)
+        assert len({row.prompt_id for row in plans.plans}) == len(prompts)
+        assert max(server.answered.values()) == 1
 
 
-@pytest.mark.parametrize("loss", ["error", "empty"])
-def test_requests_without_a_result_go_into_another_batch(backend, prompts, home, loss):
-    with provider(FaultSchedule({loss: 0.3}, seed=1)) as server:
-        limits = LIMITS.model_copy(update={"tries": 9})
-        plans = plan(prompts, build_roles(server, backend, home), home, limits)
-        sizes = [batch["size"] for batch in server.batches.values()]
-    assert sizes[0] == len(prompts)
-    assert 0 < sum(sizes[1:]) < len(prompts)
-    assert len({row.prompt_id for row in plans.plans}) == len(prompts)
-    assert max(server.answered.values()) == 1
-
-
-def test_a_critic_cannot_use_batches(backend):
+def test_a_critic_cannot_use_batches():
+    roles = dict.fromkeys(("planner", "critic", "generator", "scorer"), "sketch")
     with pytest.raises(ValueError, match=r"critic\.batch"):
-        Backends.model_validate(
-            {
-                "roles": dict.fromkeys(("planner", "critic", "generator", "scorer"), "sketch"),
-                backend: {"critic": {"model": "m-1", "batch": True}},
-            }
-        )
+        Backends(roles=roles, openai={"critic": {"model": "m-1", "batch": True}})
