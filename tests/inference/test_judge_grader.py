@@ -46,44 +46,34 @@ def outcome(of: Plan | None = PLAN, images: int = 2) -> RequestOutcome:
     return RequestOutcome("prompt-1", REQUEST, of, tuple(drawn))
 
 
-@pytest.fixture(autouse=True)
-def _key(monkeypatch):
-    monkeypatch.setenv("TEST_KEY", KEY)
-
-
-@pytest.fixture(params=["openai", "gemini"])
-def backend(request):
-    return request.param
-
-
 @pytest.fixture
-def server():
+def server(monkeypatch):
+    monkeypatch.setenv("TEST_KEY", KEY)
     with provider() as server:
         server.rubric = WRITTEN
         yield server
 
 
-def backends(server, backend: str, **profile) -> Backends:
-    url = f"{server.url}/v1" if backend == "openai" else server.url
+def backends(server, **profile) -> Backends:
     roles = dict.fromkeys(("planner", "generator", "critic", "scorer"), "sketch")
-    section = {"endpoints": [{"url": url, "key": "TEST_KEY"}]}
-    return Backends.model_validate({"roles": roles, backend: section} | profile)
+    section = {"endpoints": [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]}
+    return Backends.model_validate({"roles": roles, "openai": section} | profile)
 
 
-def written(server, home, backend="openai", **profile):
+def written(server, home, **profile):
     """What the writer writes of `REQUEST`, and its calls."""
     model = RubricModel(model="m-1")
-    writer = backends(server, backend, **profile).respondent("rubric_writer", home, backend, model)
+    writer = backends(server, **profile).respondent("rubric_writer", home, "openai", model)
     questions = {"prompt-1": RubricQuestion(REQUEST)}
     work = ask_all(home, "rubrics", "zoo", writer, questions, LIMITS, NullProgress())
     replies, calls = asyncio.run(work)
     return replies["prompt-1"], calls
 
 
-def grades(server, home, given=None, backend="openai", rubric=RUBRIC, **profile):
+def grades(server, home, given=None, rubric=RUBRIC):
     """Grades of plan and outcome, and the calls that were made for them."""
     model = JudgeModel(model="m-2")
-    judge = backends(server, backend, **profile).respondent("judge", home, backend, model)
+    judge = backends(server).respondent("judge", home, "openai", model)
     given = given or outcome()
 
     async def both():
@@ -95,14 +85,14 @@ def grades(server, home, given=None, backend="openai", rubric=RUBRIC, **profile)
     return asyncio.run(both())
 
 
-def test_a_rubric_is_written_once_and_priced(server, home, backend):
+def test_a_rubric_is_written_once_and_priced(server, home):
     price = {"m-1": {"input": 1.0, "output": 10.0}}
-    rubric, calls = written(server, home, backend, prices=price, budget={"usd": 1})
+    rubric, calls = written(server, home, prices=price, budget={"usd": 1})
     assert (rubric.answer, rubric.failure) == (RUBRIC, None)
     assert [(call.role, call.asset, call.cost_usd) for call in calls] == [
         ("rubric_writer", "rubrics", 0.002)
     ]
-    assert written(server, home, backend, prices=price, budget={"usd": 1}) == (rubric, calls)
+    assert written(server, home, prices=price, budget={"usd": 1}) == (rubric, calls)
     assert sum(server.answered.values()) == 1
 
 
@@ -121,14 +111,21 @@ def test_an_outage_stops_the_run_and_is_no_missing_rubric(server, home):
     assert rubric.answer == RUBRIC
 
 
-def test_an_outcome_is_right_if_every_criterion_is_met(server, home, backend):
-    plan_grade, outcome_grade, calls = grades(server, home, backend=backend)
+def test_an_outcome_is_right_if_every_criterion_is_met(server, home):
+    plan_grade, outcome_grade, calls = grades(server, home)
     assert plan_grade == PlanGrade(valid=True, correct=True)
     assert outcome_grade == OutcomeGrade(success=True, criteria_met=1.0)
     assert [(call.role, call.prompt_id, call.images) for call in calls] == [
         ("judge", "prompt-1", 0),
         ("judge", "prompt-1", 2),
     ]
+    assert grades(server, home) == (plan_grade, outcome_grade, calls)
+    assert sum(server.answered.values()) == 2, "judgements are made once"
+    (message,) = (m for m in server.bodies[-1]["messages"] if m["role"] == "user")
+    kinds = [part["type"] for part in message["content"]]
+    assert kinds == ["text", "image_url", "text", "image_url", "text"]
+    assert REQUEST.text in message["content"][0]["text"]
+    assert all("Water." in message["content"][n]["text"] for n in (2, 4))
 
 
 def test_one_criterion_that_is_not_met_is_a_share_and_no_success(server, home):
@@ -136,21 +133,6 @@ def test_one_criterion_that_is_not_met_is_a_share_and_no_success(server, home):
     plan_grade, outcome_grade, _ = grades(server, home)
     assert plan_grade == PlanGrade(valid=True, correct=False)
     assert outcome_grade == OutcomeGrade(success=False, criteria_met=pytest.approx(2 / 3))
-
-
-def test_judgements_are_made_once(server, home):
-    first = grades(server, home)
-    assert grades(server, home) == first
-    assert sum(server.answered.values()) == 2
-
-
-def test_the_judge_sees_the_request_the_texts_and_the_images_in_their_order(server, home):
-    grades(server, home)
-    (message,) = (m for m in server.bodies[-1]["messages"] if m["role"] == "user")
-    kinds = [part["type"] for part in message["content"]]
-    assert kinds == ["text", "image_url", "text", "image_url", "text"]
-    assert REQUEST.text in message["content"][0]["text"]
-    assert all("Water." in message["content"][n]["text"] for n in (2, 4))
 
 
 def test_the_judge_reads_what_readers_read(server, home):
@@ -198,29 +180,17 @@ def test_an_answer_that_leaves_criteria_out_is_missing(server, home):
     assert "1 answers to 3 criteria" in calls[0].error
 
 
-IMAGE = EncodedImage.of(Image.new("RGB", (64, 64)))
-
-
-@pytest.mark.parametrize(
-    ("steps", "fault"),
-    [
-        (PLAN, None),
+def test_plans_are_valid_by_their_structure():
+    for steps, fault in (
         (Plan(()), "no steps"),
         (plan("A pot"), "1 images, but 2 were requested"),
         (plan("A pot", "Steam", first=2), r"numbered \[2, 3\], not consecutively from 1"),
         (plan("A pot", "Steam", text=None), "text was requested"),
         (plan(None, None), "nothing is drawn"),
         (plan("A pot", "Steam", None, text=""), "step 3 has neither prompt nor text"),
-    ],
-)
-def test_plans_are_valid_by_their_structure(steps, fault):
-    faults = "; ".join(plan_faults(REQUEST, steps, RUBRIC))
-    assert re.search(fault, faults) if fault else not faults
-
-
-def test_a_plan_that_continues_images_starts_after_them():
-    continued = PlanRequest("Go on", (IMAGE,))
-    rubric = Rubric(("a pot",))
-    assert not plan_faults(continued, plan("Steam", first=2), rubric)
-    assert not plan_faults(continued, plan("Steam"), rubric)
-    assert plan_faults(PlanRequest("Go on"), plan("Steam", first=2), rubric)
+    ):
+        assert re.search(fault, "; ".join(plan_faults(REQUEST, steps, RUBRIC)))
+    assert not plan_faults(REQUEST, PLAN, RUBRIC)
+    continued = PlanRequest("Go on", (EncodedImage.white((64, 64)),))
+    for first in (1, 2):  # a plan that continues images may start after them
+        assert not plan_faults(continued, plan("Steam", first=first), Rubric(("a pot",)))

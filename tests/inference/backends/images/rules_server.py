@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
+from tests.helpers.app_server import running_app
 from warehouse import EncodedImage
 
 RULES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("rules.yaml").read_text("utf-8"))
@@ -155,28 +155,9 @@ def _size_problem(rule: dict[str, Any], value: str) -> str | None:
 @contextmanager
 def rules_server(dialect: str, model: str, **card: Any) -> Iterator[RulesServer]:
     """A server on a free port until the block ends. `card`: more of what it says of its model."""
-    state, ready, stop = RulesServer(dialect, model, card=card), threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        app = web.Application(client_max_size=2**26)
-        app.router.add_get("/v1/models", state.models)
-        app.router.add_post("/v1/images/{endpoint}", state.images)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        state.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[union-attr]
-        ready.set()
-        await stop.wait()
-        await runner.cleanup()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
-    thread.start()
-    assert ready.wait(10)
-    try:
+    state = RulesServer(dialect, model, card=card)
+    app = web.Application(client_max_size=2**26)
+    app.router.add_get("/v1/models", state.models)
+    app.router.add_post("/v1/images/{endpoint}", state.images)
+    with running_app(app) as state.url:
         yield state
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()

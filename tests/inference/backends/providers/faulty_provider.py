@@ -8,7 +8,6 @@ import asyncio
 import json
 import random
 import re
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from inference.backends.sketch.agents import (
     SketchScorer,
 )
 from inference.roles import PlanRequest, UnusableAnswerError
+from tests.helpers.app_server import running_app
 from tests.inference.backends.providers.api_formats import (
     Gemini,
     Images,
@@ -99,37 +99,16 @@ class Provider:
 @contextmanager
 def provider(schedule: FaultSchedule | None = None) -> Iterator[Provider]:
     """A server on a free port until the block ends."""
-    ready = threading.Event()
     state = Provider("", schedule or FaultSchedule())
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        app = web.Application(client_max_size=2**26)
-        handler = _Handler(state)
-        app.router.add_post("/v1/chat/completions", handler.chat)
-        app.router.add_post("/{version}/models/{model}", handler.gemini)
-        app.router.add_post("/v1/images/{kind}", handler.images)
-        handler.batches = BatchServer(handler, state)
-        app.router.add_routes(handler.batches.routes())
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        state.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[union-attr]
-        ready.set()
-        await stop.wait()
-        await runner.cleanup()
-
-    stop = asyncio.Event()
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
-    thread.start()
-    assert ready.wait(10)
-    try:
+    app = web.Application(client_max_size=2**26)
+    handler = _Handler(state)
+    app.router.add_post("/v1/chat/completions", handler.chat)
+    app.router.add_post("/{version}/models/{model}", handler.gemini)
+    app.router.add_post("/v1/images/{kind}", handler.images)
+    handler.batches = BatchServer(handler, state)
+    app.router.add_routes(handler.batches.routes())
+    with running_app(app, handler_cancellation=True, shutdown_timeout=0.1) as state.url:
         yield state
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()
 
 
 def _billed(kind: Any, api: Any) -> str | None:
