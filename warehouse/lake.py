@@ -148,13 +148,15 @@ class Lake:
         """A partition as it is now; raises as `read`, and FileNotFoundError: there is none."""
         return StoredPartition.open(self.storage, table, partition).checked()
 
-    def all_partitions(self, table: Table) -> list[str]:
-        """Sorted names of all that a view reads: also users' requests, and the empty typed file."""
-        return sorted(self._files(table))
+    def files(self, table: Table) -> dict[str, FileState]:
+        """State of the file of each partition that a view reads: also of those of users' requests,
+        and of the empty typed one."""
+        files = sorted(self.storage.files(table.name, PART))
+        return {name: state for name, state in files if not name.startswith(".")}
 
     def partitions(self, table: Table) -> list[str]:
         """Sorted names of the stored partitions, without those of users' requests."""
-        names = self._listing(table).infos if self._listings else self._files(table)
+        names = self._listing(table).infos if self._listings else self.files(table)
         return sorted(filter(_in_lineage, names))
 
     def file(self, table: Table, partition: str) -> str:
@@ -218,16 +220,11 @@ class Lake:
             empty = table.arrow_schema.empty_table()
             self.storage.write(stored_path(table, SCHEMA), encode_rows(empty, content_hash(empty)))
 
-    def _files(self, table: Table) -> dict[str, FileState]:
-        """State of the files of `all_partitions`."""
-        files = self.storage.files(table.name, PART)
-        return {name: state for name, state in files if not name.startswith(".")}
-
     def _listing(self, table: Table) -> Listing:
         listings = self._listings[-1] if self._listings else {}
         if table.name not in listings:
             read_footer = partial(self._try_footer, table)
-            infos = self.index.resolve(table.name, self._files(table), read_footer)
+            infos = self.index.resolve(table.name, self.files(table), read_footer)
             listings[table.name] = Listing(table, infos)
         return listings[table.name]
 

@@ -28,8 +28,8 @@ TIMEOUT = 300.0  # seconds
 _PAUSES = (0.02, 0.04, 0.08, 0.16, 0.32)  # seconds after each try
 _TRANSIENT = (duckdb.IOException, duckdb.InvalidInputException)
 _THREADS = min(8, os.cpu_count() or 1)
-_CREATE_TABLE = "CREATE TABLE verified (file TEXT PRIMARY KEY, size INTEGER, modified INTEGER)"
-_State = tuple[str, int, int]  # path, size in bytes, time of the last change in nanoseconds
+_CREATE_TABLE = "CREATE TABLE verified (file TEXT PRIMARY KEY, size INTEGER, version TEXT)"
+_State = tuple[str, int, str]  # path, and the fields of `FileState`
 _READ_STATEMENTS = {"SELECT", "EXPLAIN", "PRAGMA", "CALL", "MULTI"}
 
 
@@ -123,28 +123,24 @@ def verify_referenced(home: Home, sql: str) -> None:
         return
     memory = SqliteFile(home.local / "verified.sqlite", [_CREATE_TABLE], durable=False)
     known = _known_states(memory)
-    changed = [each for table in tables for each in _states(home, table) if each[0] not in known]
+    changed = {
+        (home.lake.file(table, partition), *state): (table, partition)
+        for table in tables
+        for partition, state in home.lake.files(table).items()
+    }
+    for state in known & changed.keys():
+        del changed[state]
     with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(lambda each: _verify(home, *each[1:]), changed))
-    if not changed:
-        return
-    with suppress(StorageError), memory.transaction() as connection:
-        states = [state for state, *_ in changed]
-        connection.executemany("INSERT OR REPLACE INTO verified VALUES (?, ?, ?)", states)
+        list(pool.map(lambda each: _verify(home, *each), changed.values()))
+    if changed:
+        with suppress(StorageError), memory.transaction() as connection:
+            connection.executemany("INSERT OR REPLACE INTO verified VALUES (?, ?, ?)", changed)
 
 
 def _known_states(memory: SqliteFile) -> set[_State]:
     with suppress(StorageError), memory.transaction() as connection:
         return set(connection.execute("SELECT * FROM verified"))
     return set()
-
-
-def _states(home: Home, table: Table) -> Iterator[tuple[_State, Table, str]]:
-    for partition in home.lake.all_partitions(table):
-        file = home.lake.file(table, partition)
-        with suppress(FileNotFoundError):
-            stat = Path(file).stat()
-            yield (file, stat.st_size, stat.st_mtime_ns), table, partition
 
 
 def _verify(home: Home, table: Table, partition: str) -> None:

@@ -71,7 +71,7 @@ def find_damage(
 
 def table_checks(home: Home, tables: Iterable[Table] | None = None) -> Iterator[Check]:
     for table in TABLES.values() if tables is None else tables:
-        for partition in home.lake.all_partitions(table):
+        for partition in home.lake.files(table):
             find = partial(verify_partition, home, table, partition)
             yield Check("table", home.lake.file(table, partition), find)
 

@@ -29,11 +29,10 @@ _INTERVAL_SECONDS = 2.0
 
 
 class WorkItem(NamedTuple):
-    """An item: its size, what it took (of one under way: until now), and for how many it stands."""
+    """An item: its size, and what it took (of one under way: until now)."""
 
     size: float
     amount: float
-    weight: float = 1.0
 
 
 @dataclass
@@ -103,11 +102,7 @@ def predict_sum(finished: Sequence[WorkItem], size: float, at_least: int) -> Bou
 
 
 def predict_end(
-    finished: Sequence[WorkItem],
-    running: Sequence[WorkItem],
-    waiting: Sequence[float],
-    slots: int,
-    at_least: int,
+    finished: Sequence[WorkItem], running: Sequence[WorkItem], waiting: Sequence[float], slots: int
 ) -> Bounds | None:
     """Seconds until all items are finished, of which `slots` are worked on at a time.
 
@@ -120,11 +115,9 @@ def predict_end(
     """
     import numpy as np
 
-    if len(finished) < at_least:
-        return None
     if len(waiting) > _MOST_SIMULATED:
         size = sum(waiting) + sum(item.size for item in running)
-        total = predict_sum(finished, size, at_least)
+        total = predict_sum(finished, size, len(finished))
         return total and total * (1 / slots)
     found = _Estimate.of(finished)
     random, rows = np.random.default_rng(0), np.arange(_SIMULATIONS)
@@ -154,28 +147,6 @@ def predict_end(
     return Bounds(float(low), float(ends.mean()), float(high))
 
 
-def weigh(finished: Sequence[WorkItem], running: Sequence[WorkItem]) -> list[WorkItem]:
-    """The finished items, each with the weight of those under way that it stands for.
-
-    Quick items are finished first, and a mean over them alone is too low. The weight of an item
-    under way goes to those that took longer than it has taken so far: this is the Kaplan-Meier
-    estimate (Efron's redistribution to the right). The longest one stands for what is longer still.
-    """
-    if not finished:
-        return []
-    order = sorted(range(len(finished)), key=lambda n: _pace(finished[n]))
-    under_way = sorted(map(_pace, running))
-    weights, share, begun = [0.0] * len(finished), 1.0, 0
-    for rank, number in enumerate(order):
-        while begun < len(under_way) and under_way[begun] < _pace(finished[number]):
-            begun += 1
-            left = len(order) - rank + len(under_way) - begun
-            share *= (left + 1) / left
-        weights[number] = share
-    weights[order[-1]] += len(finished) + len(running) - sum(weights)
-    return [item._replace(weight=weights[n]) for n, item in enumerate(finished)]
-
-
 class WorkForecast:
     """Forecasts the rest of some items while they are worked on.
 
@@ -196,24 +167,22 @@ class WorkForecast:
         self._sizes, self._slots, self._clock = sizes, max(min(slots, len(sizes)), 1), clock
         self._at_least = at_least + self._slots
         self._begun = 0
-        self._running: dict[object, tuple[float, float]] = {}  # item -> size, when it began
-        self._seconds, self._usd = list[WorkItem](), list[WorkItem]()
+        self._running: dict[object, tuple[int, float]] = {}  # item -> its number, when it began
+        self._finished = list[_Finished]()
         self._unpriced = False
         self._forecast, self._made_at = Forecast(), -math.inf
 
     def begin(self, item: object) -> None:
         """The next item begins."""
-        self._running[item] = (self._sizes[self._begun], self._clock())
+        self._running[item] = (self._begun, self._clock())
         self._begun += 1
 
     def end(self, item: object, usage: ItemUsage) -> None:
         """An item is finished."""
-        size, began = self._running.pop(item)
-        if usage.replayed:
-            return
-        self._seconds.append(WorkItem(size, self._clock() - began))
-        self._unpriced |= usage.usd is None
-        self._usd.append(WorkItem(size, usage.usd or 0.0))
+        number, began = self._running.pop(item)
+        if not usage.replayed:
+            self._unpriced |= usage.usd is None
+            self._finished.append(_Finished(number, self._clock() - began, usage.usd or 0.0))
 
     def forecast(self) -> Forecast:
         """Made again every two seconds at most: it takes up to 50 ms."""
@@ -224,46 +193,47 @@ class WorkForecast:
 
     def make(self) -> Forecast:
         """The forecast as of now."""
-        now = self._clock()
-        running = [WorkItem(size, now - began) for size, began in self._running.values()]
-        waiting, at_least = self._sizes[self._begun :], self._at_least
+        now, sizes = self._clock(), self._sizes
+        running = [WorkItem(sizes[number], now - began) for number, began in self._running.values()]
+        waiting = sizes[self._begun :]
         to_come = sum(waiting) + sum(item.size for item in running)
-        if not to_come:
+        if not to_come or len(self._finished) < self._at_least:
             return Forecast()
-        finished = weigh(self._seconds, running)
-        seconds = predict_end(finished, running, waiting, self._slots, at_least)
-        if self._unpriced:
-            return Forecast(seconds)
-        costs = [
-            paid._replace(weight=item.weight)
-            for paid, item in zip(self._usd, finished, strict=True)
-        ]
-        return Forecast(seconds, predict_sum(costs, to_come, at_least))
+        finished = self._settled()
+        times = [WorkItem(sizes[each.number], each.seconds) for each in finished]
+        costs = [WorkItem(sizes[each.number], each.usd) for each in finished]
+        return Forecast(
+            predict_end(times, running, waiting, self._slots),
+            None if self._unpriced else predict_sum(costs, to_come, len(costs)),
+        )
+
+    def _settled(self) -> list["_Finished"]:
+        """The finished items that began before all those under way: of later ones the quick are
+        finished first, and a mean over them is too low. All, where these are too few."""
+        oldest = min((number for number, _ in self._running.values()), default=self._begun)
+        settled = [each for each in self._finished if each.number < oldest]
+        return settled if len(settled) >= self._at_least - self._slots else self._finished
+
+
+class _Finished(NamedTuple):
+    number: int
+    seconds: float
+    usd: float
 
 
 class _Estimate(NamedTuple):
     ratio: float  # mean amount per size
     spread: float  # standard deviation of an amount of size 1
     measured: float  # sizes that the ratio is measured on
-    freedom: float  # degrees of freedom
+    freedom: int  # degrees of freedom
 
     @classmethod
     def of(cls, finished: Sequence[WorkItem]) -> "_Estimate":
-        """Unequal weights count as fewer items (Kish)."""
-        weights = sum(item.weight for item in finished)
-        items = weights**2 / sum(item.weight**2 for item in finished)
-        sizes = sum(item.weight * item.size for item in finished)
-        ratio = sum(item.weight * item.amount for item in finished) / sizes
-        squares = sum(
-            item.weight * (item.amount - ratio * item.size) ** 2 / item.size for item in finished
-        )
-        freedom = max(items - 1, 1.0)
-        spread = math.sqrt(squares / weights * items / freedom)
-        return cls(ratio, spread, sizes / weights * items, freedom)
-
-
-def _pace(item: WorkItem) -> float:
-    return item.amount / item.size
+        size = sum(item.size for item in finished)
+        ratio = sum(item.amount for item in finished) / size
+        squares = sum((item.amount - ratio * item.size) ** 2 / item.size for item in finished)
+        freedom = max(len(finished) - 1, 1)
+        return cls(ratio, math.sqrt(squares / freedom), size, freedom)
 
 
 def _student_quantile(probability: float, freedom: float) -> float:
