@@ -1,10 +1,10 @@
 """Pictures that come with prompts: drawn once, over real HTTP as well, or taken from a folder."""
 
+import json
 from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.prompts.input_images import add_input_images, folder_digest
@@ -47,18 +47,16 @@ def pack(tmp_path) -> Path:
 
 
 def foundry_of(tmp_path: Path, pack: Path, **sections) -> FoundryResource:
-    profile = {
-        "name": "garden",
-        "description": "Prompts with pictures",
-        "roles": ROLES,
+    changed = {
         "pack": str(pack),
+        "banks": {},
         "sizes": {"demo": 1},
         "bank": {"shard_size": 10, "heldout_share": 0, "input_image_share": 0.5},
         "sketch": {"picture_size": 96},
         **sections,
     }
-    (tmp_path / "garden.yaml").write_text(yaml.safe_dump(profile))
-    return FoundryResource(profile=str(tmp_path / "garden.yaml"), root=str(tmp_path / "home"))
+    root, own = str(tmp_path / "home"), json.dumps(changed)
+    return FoundryResource(profile="sketch", root=root, size="demo", sections=own)
 
 
 def materialize(
