@@ -1,4 +1,4 @@
-"""Where a server and its supervisor run: the protocol, and this machine."""
+"""Where a server and its supervisor run: this machine, or what overrides it."""
 
 import os
 import signal
@@ -38,71 +38,33 @@ class Locks(Protocol):
     def is_free(self, path: Path) -> bool: ...
 
 
-class ServerHost(Protocol):
-    """Where a server runs. The methods may block.
+@dataclass
+class LocalHost:
+    """This machine, whose GPUs all homes claim by their numbers; `RayHost` overrides all of it.
+
+    Users of a server call `start` to `stop`, its supervisor the rest. The methods may block.
+
+    Args:
+        folder: below `servers` of the home's local folder.
 
     Attributes:
         locks: that the supervisor and the server's users see.
+        address: on which the server listens.
     """
-
-    locks: ClassVar[Locks]
-
-    # For the server's users:
-
-    @property
-    def log(self) -> str:
-        """Where the supervisor's output is."""
-
-    def start(self) -> None:
-        """Start the supervisor; where one runs already, the new one ends."""
-
-    def is_starting(self) -> bool:
-        """Whether one was started that has not ended, and may not have its lock yet."""
-
-    def is_queued(self) -> bool:
-        """Whether it waits for GPUs, and is no process yet."""
-
-    def stop(self, process: int | None) -> None:
-        """Have it end the server; does not wait."""
-
-    # For the supervisor itself:
-
-    def enter(self) -> None:
-        """Leave what started this process."""
-
-    @property
-    def address(self) -> str:
-        """On which the server listens."""
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        """What tells programs which GPUs are theirs."""
-
-    def claimed(
-        self, holder: str, waiting: Callable[[str], object]
-    ) -> AbstractContextManager[object]:
-        """Hold the server's GPUs, see `claimed_gpus`; FoundryError: there are fewer."""
-
-    def is_wanted(self) -> bool:
-        """Whether somebody waits for GPUs that it has."""
-
-
-@dataclass
-class LocalHost:
-    """This machine, whose GPUs all homes claim by their numbers."""
 
     folder: Path
     spec: ServerSpec
     locks: ClassVar[Locks] = file_lock
-    address: ClassVar[str] = "127.0.0.1"
     _starter: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
     def log(self) -> str:
+        """Where the supervisor's output is."""
         return str(self.folder / LOG)
 
     def start(self) -> None:
-        """By a process that ends once the supervisor is a daemon, nobody's child."""
+        """Start the supervisor, by a process that ends once it is a daemon, nobody's child; where
+        one runs already, the new one ends."""
         kept = {n: v for n, v in os.environ.items() if not n.startswith(_NOT_INHERITED)}
         with (self.folder / LOG).open("ab") as log:
             self._starter = subprocess.Popen(
@@ -115,12 +77,15 @@ class LocalHost:
             )
 
     def is_starting(self) -> bool:
+        """Whether one was started that has not ended, and may not have its lock yet."""
         return self._starter is not None and self._starter.poll() is None
 
     def is_queued(self) -> bool:
+        """Whether it waits for GPUs, and is no process yet."""
         return False
 
     def stop(self, process: int | None) -> None:
+        """Have the supervisor end the server; does not wait."""
         with suppress(ProcessLookupError):  # it has just ended
             if process:
                 os.kill(process, signal.SIGTERM)
@@ -132,12 +97,18 @@ class LocalHost:
             os._exit(0)
 
     @property
+    def address(self) -> str:
+        return "127.0.0.1"
+
+    @property
     def variables(self) -> Mapping[str, str]:
+        """What tells programs which GPUs are theirs."""
         return {"CUDA_VISIBLE_DEVICES": visible_devices(self.spec.settings.gpus)}
 
     def claimed(
         self, holder: str, waiting: Callable[[str], object]
     ) -> AbstractContextManager[object]:
+        """Hold the server's GPUs, see `claimed_gpus`; FoundryError: there are fewer."""
         settings = self.spec.settings
         if missing := [gpu for gpu in settings.gpus if gpu >= gpus()]:
             raise FoundryError(
@@ -147,4 +118,5 @@ class LocalHost:
         return claimed_gpus(settings.gpus, settings.memory, holder, waiting)
 
     def is_wanted(self) -> bool:
+        """Whether somebody waits for GPUs that it has."""
         return is_wanted(self.spec.settings.gpus)

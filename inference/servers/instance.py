@@ -28,7 +28,7 @@ from warehouse.atomic import atomic_write
 
 from ..calls.hashing import content_digest
 from ..roles import BackendError
-from .hosts import Held, LocalHost, ServerHost
+from .hosts import Held, LocalHost
 from .ray_host import RayHost
 from .settings import ServerSpec, ServerState
 
@@ -102,7 +102,7 @@ class ServerInstance:
         return cls(path, ServerSpec.model_validate_json((path / _SPEC).read_bytes()))
 
     @cached_property
-    def host(self) -> ServerHost:
+    def host(self) -> LocalHost:
         return (RayHost if self.spec.settings.ray else LocalHost)(self.path, self.spec)
 
     def state(self) -> ServerState | None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
@@ -24,7 +23,6 @@ from warehouse.home import lease_seconds
 from ..roles import BackendError
 from . import hosts
 from .ray_jobs import GPUS_KEY, job_client, reachable_host, waited_in_vain
-from .settings import ServerSpec
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -35,17 +33,12 @@ _LOOK_SECONDS = 3.0
 
 
 @dataclass
-class RayHost:
-    """See `ServerHost`; locks are heartbeats in the folder, which all nodes see.
+class RayHost(hosts.LocalHost):
+    """Locks are heartbeats in the folder, which all nodes see.
 
     Its methods raise BackendError where there is no job server.
-
-    Args:
-        folder: below `servers` of the home's local folder.
     """
 
-    folder: Path
-    spec: ServerSpec
     locks: ClassVar[hosts.Locks] = heartbeat_lock
     _looked_at: float = field(default=0.0, init=False)
 

@@ -75,6 +75,14 @@ def reachable_host(peer: str = _ELSEWHERE) -> str:
         raise FoundryError(f"no network interface leads to {peer}: {error}") from error
 
 
+def free_port(host: str = "") -> int:
+    """A port on which nobody listens now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def gpus_of_nodes(address: str) -> list[float] | None:
     """How many GPUs each living node has; None: the cluster does not answer."""
     try:

@@ -9,7 +9,6 @@ driver sees the end of standard input and ends the server.
 
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from .gpu_hours import recorded_gpu_hours
 from .hosts import Held
 from .instance import LEASE, USERS, ServerInstance
 from .processes import DRIVER_LOG, exit_on_signal
+from .ray_jobs import free_port
 from .server_process import RunningServer, ServerCommand, ServerFailedError, run_server
 from .settings import AgentServer, CommandServer, ImageServer, ServerSpec, ServerState
 from .vllm import Address, find_model, vllm_server
@@ -143,7 +143,7 @@ def server_command(spec: ServerSpec, host: str, devices: Mapping[str, str]) -> S
         devices: variables that tell it which GPUs are its own.
     """
     settings = spec.settings
-    port = settings.port or _free_port(host)
+    port = settings.port or free_port(host)
     base = f"http://{host}:{port}"
     match settings:
         case AgentServer():
@@ -167,13 +167,6 @@ def server_command(spec: ServerSpec, host: str, devices: Mapping[str, str]) -> S
             words = [part.replace("{host}", host) for part in parts]
             title, health = words[0], settings.health
     return ServerCommand(title, words, devices, f"{base}/v1", f"{base}{health}")
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def main(argv: list[str]) -> int:

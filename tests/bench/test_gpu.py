@@ -28,6 +28,7 @@ def rehearse(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.long
 def test_klein_draws_from_texts_and_from_images(rehearse):
     numbers = rehearse("klein")
     cases = ("text, batch 1", "text, batch 4", "edit, 1 reference", "edit, 4 references")
@@ -35,6 +36,7 @@ def test_klein_draws_from_texts_and_from_images(rehearse):
     assert not any("error" in numbers[case] for case in cases)
 
 
+@pytest.mark.long
 def test_a_critic_takes_steps_with_adapters_and_decodes(rehearse):
     numbers = rehearse("lora")
     assert numbers["step, batch 2, 32 tokens"]["seconds"] > 0

@@ -20,17 +20,14 @@ def test_nothing_is_sent_unless_a_profile_says_so(tmp_path):
     assert {*OFFLINE.variables(tmp_path).values()} == events
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_wrong_settings_are_one_line():
+    for wrong, message in (
         ({"kind": "mlflow"}, "mlflow needs the url"),
         ({"kind": "tensorboard", "url": "http://a"}, "tensorboard has no server"),
         ({"kind": "wandb", "api_key": "secret"}, "api_key"),
-    ],
-)
-def test_wrong_settings_are_one_line(wrong, message):
-    with pytest.raises(ValidationError, match=message):
-        TrackingSettings(**wrong)
+    ):
+        with pytest.raises(ValidationError, match=message):
+            TrackingSettings(**wrong)
 
 
 def test_a_resumed_training_goes_on_with_its_run(tmp_path, monkeypatch):

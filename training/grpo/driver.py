@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -27,7 +27,6 @@ from inference.servers.vllm import compiler_variables
 from inference.settings import Conditioning
 from schemas.yaml_config import ConfigModel
 from warehouse import Home, Journal
-from warehouse.atomic import atomic_path
 
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
@@ -126,9 +125,8 @@ class GrpoRun:
             done = self._resume_step()
         if not self._is_over(done, total):
             raise TrainingFailedError(f"verl ended at step {done} of {total}", self._log)
-        best, model = self._evaluations.best(done), self._folder / "model"
-        if not model.is_dir():
-            self._export(best or done, model)
+        best = self._evaluations.best(done)
+        model = self._driver.publish(partial(self._export, best or done))
         self._driver.finish(model, final_metrics(points_up_to(done, self._curves), best))
 
     def _resume_step(self) -> int:
@@ -286,22 +284,21 @@ class GrpoRun:
             message = f"{reason}, the last with: {error}"
             raise TrainingFailedError(message, self._folder / ROLLOUTS)
 
-    def _export(self, step: int, model: Path) -> None:
+    def _export(self, step: int, draft: Path) -> None:
         """Write a step's checkpoint in Hugging Face format, with tokenizer and processor."""
         self._driver.log("merging the checkpoint into Hugging Face format")
         source = self._checkpoints / f"global_step_{step}" / "actor"
-        with atomic_path(model, model.with_suffix(".partial")) as draft:
-            merge = ["verl.model_merger", "merge", "--backend", "fsdp"]
-            self._run([*merge, "--local_dir", str(source), "--target_dir", str(draft)])
-            if (draft / "lora_adapter").is_dir():
-                self._run(["merge_lora", str(draft)])
-            # Processor and templates, which verl does not write.
-            for path in self._job.parent.glob("*.json*"):
-                if not (draft / path.name).exists() and "safetensors" not in path.name:
-                    shutil.copy2(path, draft / path.name)
-            if share := self._settings.parent_share:
-                self._driver.log(f"averaging the weights with {share:.0%} of the parent's")
-                average_with_parent(draft, self._job.parent, share)
+        merge = ["verl.model_merger", "merge", "--backend", "fsdp"]
+        self._run([*merge, "--local_dir", str(source), "--target_dir", str(draft)])
+        if (draft / "lora_adapter").is_dir():
+            self._run(["merge_lora", str(draft)])
+        # Processor and templates, which verl does not write.
+        for path in self._job.parent.glob("*.json*"):
+            if not (draft / path.name).exists() and "safetensors" not in path.name:
+                shutil.copy2(path, draft / path.name)
+        if share := self._settings.parent_share:
+            self._driver.log(f"averaging the weights with {share:.0%} of the parent's")
+            average_with_parent(draft, self._job.parent, share)
 
     def _run(
         self,

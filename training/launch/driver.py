@@ -26,7 +26,7 @@ from dagster_pipes import PipesContext, PipesEnvVarParamsLoader, open_dagster_pi
 from inference.servers.gpus import claimed_gpus, visible_devices
 from inference.servers.processes import DRIVER_LOG, exit_reason, prepare_driver, program_of_driver
 from schemas import FoundryError
-from warehouse.atomic import atomic_write
+from warehouse.atomic import atomic_path, atomic_write
 
 from ..row_lengths import left_out_metrics
 from .jobs import Message, TrainerJob, TrainingFailure, TrainingFinished, TrainingProgress
@@ -73,6 +73,14 @@ class Driver:
     def progress(self, progress: TrainingProgress) -> None:
         """Report a step. Call it for every step that is logged: they make the curves."""
         self.send(Message(kind="progress", progress=progress))
+
+    def publish(self, write: Callable[[Path], object]) -> Path:
+        """The job's model in Hugging Face format; `write` fills its folder unless it is there."""
+        model = self.job.folder / "model"
+        if not model.is_dir():
+            with atomic_path(model, model.with_suffix(".partial")) as draft:
+                write(draft)
+        return model
 
     def finish(self, model: Path, metrics: dict[str, float]) -> None:
         """Report the model; the last thing a driver does. Adds the `hours` that trainers ran, and

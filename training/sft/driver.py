@@ -9,13 +9,14 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from inference.environments import ensure_environment
-from warehouse.atomic import atomic_path, atomic_write
+from warehouse.atomic import atomic_write
 
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import TrainerJob
@@ -87,9 +88,7 @@ class SftRun:
             reason = "LLaMA-Factory ended before its last checkpoint"
             raise TrainingFailedError(reason, self._log)
         follow()
-        model = self._folder / "model"
-        if not model.is_dir():
-            self._publish(best_checkpoint(newest), model)
+        model = self._driver.publish(partial(self._export, best_checkpoint(newest)))
         metrics = follower.final_metrics() | {"steps": step_of(newest)} | dev_metrics(newest)
         self._driver.finish(model, metrics)
 
@@ -108,14 +107,13 @@ class SftRun:
             self._run("train", CONFIG, config, variables, follow)
         shutil.rmtree(self._folder / "cache", ignore_errors=True)
 
-    def _publish(self, checkpoint: Path, model: Path) -> None:
-        """Write the last checkpoint as a model; adapters are merged into their parent."""
-        with atomic_path(model, model.with_suffix(".partial")) as draft:
-            if (checkpoint / "adapter_config.json").exists():
-                self._driver.log("merging the adapters into the model")
-                self._run("export", "merge.yaml", self._merge_config(checkpoint, draft))
-            else:
-                copy_model(checkpoint, draft)
+    def _export(self, checkpoint: Path, draft: Path) -> None:
+        """Write a checkpoint as a model; adapters are merged into their parent."""
+        if (checkpoint / "adapter_config.json").exists():
+            self._driver.log("merging the adapters into the model")
+            self._run("export", "merge.yaml", self._merge_config(checkpoint, draft))
+        else:
+            copy_model(checkpoint, draft)
 
     def _merge_config(self, checkpoint: Path, target: Path) -> dict[str, Any]:
         options = self._recipe.options

@@ -6,7 +6,6 @@ driver until the model is there.
 """
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 from pydantic import Field
 
 from inference.environments import ensure_environment
-from inference.servers.ray_jobs import reachable_host
+from inference.servers.ray_jobs import free_port, reachable_host
 from schemas.yaml_config import ConfigModel
 from warehouse.atomic import atomic_write
 
@@ -55,7 +54,7 @@ def rendezvous(folder: Path) -> Iterator[Rendezvous]:
     MASTER_ADDR and MASTER_PORT come first where they are set.
     """
     address = os.environ.get("MASTER_ADDR") or reachable_host()
-    port = int(os.environ.get("MASTER_PORT") or _free_port())
+    port = int(os.environ.get("MASTER_PORT") or free_port())
     meeting = Rendezvous(attempt=uuid.uuid4().hex, address=address, port=port)
     atomic_write(folder / _FILE, meeting.model_dump_json())
     try:
@@ -98,13 +97,6 @@ def _read(folder: Path) -> Rendezvous | None:
         return Rendezvous.model_validate_json((folder / _FILE).read_bytes())
     except FileNotFoundError:
         return None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

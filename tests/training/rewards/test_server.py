@@ -77,39 +77,32 @@ def connect(tmp_path):
 
 
 async def test_verl_gets_the_reward_and_its_parts_as_numbers(world, connect):
-    async with serve_rewards(world.service()) as address:
-        numbers = await connect(address)(**verl_call(world, answer(False, EXACT), global_steps=4))
+    service = world.service()
+    async with serve_rewards(service) as address:
+        ask, text = connect(address), answer(False, EXACT)
+        numbers = await ask(**verl_call(world, text, global_steps=4))
+        # A row of the dev split belongs to the step before its weights.
+        assert (await ask(**verl_call(world, text, global_steps=4, split="dev")))["score"] > 0
+    assert len(service.evaluation(4)) == len(service.step(5)) == 1
     (row,) = rollout_rows(world.journal.path)
     assert set(numbers) == KEYS and {type(value) for value in numbers.values()} == {float}
     assert (numbers["score"], numbers["step_reward"]) == (row.reward, row.step_reward)
     assert (row.step, row.row_id, numbers["masked"]) == (5, "trajectory/1/0/0", 0)
 
 
-async def test_a_row_of_the_dev_split_belongs_to_the_step_before_its_weights(world, connect):
-    service = world.service()
-    async with serve_rewards(service) as address:
-        call = verl_call(world, answer(False, EXACT), global_steps=4, split="dev")
-        assert (await connect(address)(**call))["score"] > 0
-        assert len(service.evaluation(4)) == 1 and not service.step(5)
-
-
-async def test_errors_have_the_same_keys(world, connect):
+async def test_errors_have_the_same_keys(world, connect, tmp_path):
     texts = [answer(True), "?", answer(False, "nothing"), answer(False, "broken"), "\x00\ud800"]
     async with serve_rewards(world.service()) as address:
         ask = connect(address)
         got = [await ask(**verl_call(world, text)) for text in texts]
         got.append(await ask("x", "y", None, None))
-    got.append(await ask(**verl_call(world, answer(True))))  # the server has stopped
+    stopped, address = verl_call(world, answer(True)), str(tmp_path / "none.json")
+    got.append(await ask(**stopped))
+    got.append(await load_client().compute_score(**stopped, address=address))
     assert all(set(one) == KEYS for one in got)
-    assert [one["masked"] for one in got] == [0, 0, 1, 0, 1, 1, 1]
-    assert [one["malformed"] for one in got] == [0, 1, 0, 0, 0, 0, 0]
+    assert [one["masked"] for one in got] == [0, 0, 1, 0, 1, 1, 1, 1]
+    assert [one["malformed"] for one in got] == [0, 1, 0, 0, 0, 0, 0, 0]
     assert all(one["score"] == 0 for one in [*got[1:3], *got[4:]])
-
-
-async def test_without_an_address_every_rollout_is_masked(world, tmp_path):
-    for address in ("", str(tmp_path / "none.json")):
-        call = verl_call(world, answer(True)) | {"address": address}
-        assert (await load_client().compute_score(**call))["masked"] == 1
 
 
 def test_the_file_of_an_address_is_its_users_alone_and_removed(tmp_path):

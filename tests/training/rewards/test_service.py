@@ -17,26 +17,24 @@ from warehouse import EncodedImage
 CODE = RewardSettings(form="code", draw_timeout_seconds=5, tries=1)
 
 
-async def test_a_good_refinement_of_a_bad_image_earns_its_gain(world):
-    row = await world.service().reward(world.request(answer(False, EXACT)))
+async def test_the_paper_redraws_rejections(world):
+    service = world.service()
+    row = await service.reward(world.request(answer(False, EXACT)))
     before = world.state(truth=False).grades
     assert row.status == "scored" and row.accuracy == 0
     assert row.step_reward == pytest.approx((10 - before.overall) / 10) and row.step_reward > 0.2
     assert row.reward == pytest.approx(0.5 + 0.5 * 0.8 * row.step_reward)
     assert world.home.images.get(row.image).image.size == (192, 192)
-
-
-async def test_a_bad_refinement_of_a_good_image_costs_both_parts(world):
-    row = await world.service().reward(world.request(answer(False, WRONG), truth=True))
-    assert row.accuracy == -1 and row.step_reward < -0.2
-    assert 0 <= row.reward < 0.3
-
-
-@pytest.mark.parametrize("truth", [True, False])
-async def test_accepting_draws_nothing_and_gains_nothing(world, truth):
-    row = await world.service().reward(world.request(answer(True, EXACT), truth=truth))
-    assert world.generator.calls == [] and row.image is None
-    assert row.step_reward == 0 and row.reward == pytest.approx(0.5 if truth else 0.4)
+    row = await service.reward(world.request(answer(False, WRONG), truth=True))
+    assert row.accuracy == -1 and row.step_reward < -0.2 and 0 <= row.reward < 0.3
+    drawn = len(world.generator.calls)
+    for truth, reward in ((True, 0.5), (False, 0.4)):
+        row = await service.reward(world.request(answer(True, EXACT), truth=truth))
+        assert len(world.generator.calls) == drawn and row.image is None
+        assert row.step_reward == 0 and row.reward == pytest.approx(reward)
+    row = await service.reward(world.request("I cannot say"))
+    assert (row.status, row.format, row.reward) == ("malformed", 0, 0)
+    assert (row.verdict, row.accuracy, row.step_reward, row.error) == (None,) * 4
 
 
 async def test_the_code_redraws_bad_images_only(world):
@@ -77,12 +75,6 @@ async def test_a_white_canvas_means_from_scratch_and_any_other_image_is_edited(w
     assert [call[1:] for call in world.generator.calls] == [((), 7), ((grey,), 7)]
 
 
-async def test_a_malformed_answer_has_its_format_part_only(world):
-    row = await world.service().reward(world.request("I cannot say"))
-    assert (row.status, row.format, row.reward) == ("malformed", 0, 0)
-    assert (row.verdict, row.accuracy, row.step_reward, row.error) == (None,) * 4
-
-
 async def test_an_ablated_step_redraws_nothing(world):
     service = world.service(RewardSettings(without=("step",)))
     row = await service.reward(world.request(answer(True, EXACT)))
@@ -112,7 +104,7 @@ async def test_a_prompt_that_cannot_be_drawn_is_the_worst_image(world, settings,
     assert row.reward < (await rewards(world, service, [answer(False, EXACT)]))[0]
 
 
-async def test_a_judge_without_an_answer_masks_its_rollout(world):
+async def test_what_is_not_the_policys_fault_masks_its_rollout(world):
     class Refusing:
         backend, model = "refusing", "1"
 
@@ -122,9 +114,6 @@ async def test_a_judge_without_an_answer_masks_its_rollout(world):
     service = world.service(scorer=Refusing())
     row = await service.reward(world.request(answer(False, EXACT)))
     assert row.status == "masked" and "no grade" in row.error
-
-
-async def test_a_missing_origin_masks_its_rollout(world):
     missing = world.request(answer(False, EXACT), origin_image="0" * 64)
     row = await world.service().reward(missing)
     assert row.status == "masked" and "missing" in row.error
@@ -182,16 +171,11 @@ async def test_the_step_part_is_the_mean_of_several_drawings(world):
     assert gains[1] < gains[0] == gains[2] and row.step_reward == pytest.approx(sum(gains) / 3)
 
 
-async def test_a_rollout_is_masked_where_one_of_its_drawings_failed(world):
+async def test_a_rollout_is_masked_where_one_of_its_drawings_failed_and_that_is_not_stored(world):
     service = world.service(QUICK.model_copy(update={"draws": 2}))
-    row = await service.reward(world.request(answer(False, EXACT + " hiccup")))
-    assert (row.status, row.step_reward) == ("masked", None)
-
-
-async def test_a_failure_is_not_cached(world):
-    service = world.service()
     request = world.request(answer(False, EXACT + " hiccup"))
-    assert (await service.reward(request)).status == "masked"
+    row = await service.reward(request)
+    assert (row.status, row.step_reward) == ("masked", None)
     assert (await service.reward(request)).status == "scored"
 
 
@@ -287,16 +271,13 @@ async def test_groups_with_one_reward_are_counted(world):
     assert share([accepted.model_copy(update={"row": masked})]) is None
 
 
-async def test_waiting_counts_from_the_last_request(world):
+async def test_waiting_counts_from_the_last_request(world, tmp_path):
     service = world.service()
     await service.reward(world.request(answer(True)))
     (one,) = service.step(1)
     first = one.model_copy(update={"received_at": 0.0, "answered_at": 9.0})
     last = one.model_copy(update={"received_at": 6.0, "answered_at": 6.5})
     assert step_figures([first, last], 6.0)["reward_wait_share"] == 0.5
-
-
-async def test_a_missing_journal_has_no_rollouts(tmp_path):
     assert rollout_rows(tmp_path / "none.jsonl") == []
     assert step_figures([], 1.0) == {} and failed_share([]) == 0
 
