@@ -23,9 +23,9 @@ Consequences of the paper's form, which follows the loop:
 - rejecting a good one is redrawn and graded like any rejection: it rarely gains and often loses;
 - rejecting a bad one earns the improvement of its new prompt.
 
-A malformed answer has its format part only. A prompt that the generator refuses to draw counts as
-the worst image. A rollout whose image failed for another reason has no reward: the caller masks it,
-where the reference gives it a neutral one.
+A malformed answer has its format part only. A prompt that the generator refuses to draw, or answers
+with what is no image, counts as the worst image. A rollout whose image failed for another reason
+has no reward: the caller masks it, where the reference gives it a neutral one.
 """
 
 import math
