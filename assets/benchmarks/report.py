@@ -64,7 +64,7 @@ def _render(home: Home, runs: Sequence[Run]) -> str:
         runs=runs,
         metric=metric,
         summaries=[_summary(run) for run in runs],
-        published=published_table(first.benchmark),
+        published=published_tables().get(first.benchmark),
         differences=compare_runs(*runs) if pair else [],
         worst=worst,
         wins=wins,
@@ -131,14 +131,10 @@ class PublishedTable:
 
 
 @cache
-def _published() -> Mapping[str, PublishedTable]:
+def published_tables() -> Mapping[str, PublishedTable]:
+    """The paper's tables by benchmark, and its ablation (table 5)."""
     text = Path(__file__).with_name("published.yaml").read_text("utf-8")
     return TypeAdapter(dict[str, PublishedTable]).validate_python(yaml.safe_load(text))
-
-
-def published_table(benchmark: str) -> PublishedTable | None:
-    """The paper's table of a benchmark; None: it has none."""
-    return _published().get(benchmark)
 
 
 def _summary(run: Run) -> dict[str, float | None]:

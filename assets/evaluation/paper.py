@@ -12,7 +12,7 @@ from typing import Literal
 
 from schemas.training import EvaluationRow
 
-from ..benchmarks.report import published_table
+from ..benchmarks.report import published_tables
 from ..benchmarks.ueval import IMAGE, TEXT
 from ..core.statistics import Interval
 from .items import is_test
@@ -20,26 +20,10 @@ from .metrics import METRICS, SUCCESS, Summary
 from .settings import EvaluationSettings
 from .variants import VARIANTS
 
-
-@dataclass(frozen=True)
-class PaperRow:
-    """UEval's scores as printed: of texts, of images, and their average."""
-
-    title: str
-    text: float
-    image: float
-    average: float
-
-
-def _row_of(title: str) -> PaperRow:
-    table = published_table("ablation")
-    assert table is not None
-    return PaperRow(title, **table.systems[title])
-
-
-# The average of "+ Planner SFT" is printed as 60.5; its two cells, and the equal row T_max = 1,
-# say 60.2.
-TABLE_5 = {name: _row_of(each.paper) for name, each in VARIANTS.items() if each.paper}
+# UEval's scores as printed: of texts, of images, and their average. That of "+ Planner SFT" is
+# printed as 60.5; its two cells, and the equal row T_max = 1, say 60.2.
+_PRINTED = published_tables()["ablation"].systems
+TABLE_5 = {name: _PRINTED[each.paper] for name, each in VARIANTS.items() if each.paper}
 
 # (worse, better): what the paper's table claims.
 RELATIONS = (
@@ -101,10 +85,9 @@ def _percentages(summary: Summary, name: str, metrics: Sequence[str]) -> dict[st
             row[f"{title}, SD of seeds"] = f"{100 * mean.spread:.1f}"
     known = [mean.mean for mean in means if mean]
     row["average, here"] = f"{100 * fmean(known):.1f}" if len(known) == len(means) else "–"
-    paper = TABLE_5.get(name)
-    row["row of the paper"] = paper.title if paper else "–"
+    row["row of the paper"] = VARIANTS[name].paper or "–"
     for column in ("text", "image", "average"):
-        row[f"{column}, paper"] = getattr(paper, column) if paper else "–"
+        row[f"{column}, paper"] = TABLE_5.get(name, {}).get(column, "–")
     return row
 
 
@@ -136,20 +119,20 @@ def _spread(interval: Interval | None) -> str:
 
 
 def _gap_of_paper(relation: Relation) -> float:
-    return TABLE_5[relation.better].image - TABLE_5[relation.worse].image
+    return TABLE_5[relation.better]["image"] - TABLE_5[relation.worse]["image"]
 
 
 def _row(summary: Summary, name: str) -> dict[str, object]:
     ours, calls = summary.mean(name, SUCCESS), summary.mean(name, "generator_calls")
-    paper = TABLE_5.get(name)
+    paper = TABLE_5.get(name, {})
     return {
         "variant": name,
         "final pictures right, here": f"{ours}" if ours else "–",
         "SD of seeds": _spread(ours),
         "generator calls per request, here": f"{calls.mean:.2f}" if calls else "–",
-        "row of the paper": paper.title if paper else "–",
-        "UEval, pictures": paper.image if paper else "–",
-        "UEval, average": paper.average if paper else "–",
+        "row of the paper": VARIANTS[name].paper or "–",
+        "UEval, pictures": paper.get("image", "–"),
+        "UEval, average": paper.get("average", "–"),
     }
 
 

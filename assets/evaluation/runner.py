@@ -216,7 +216,7 @@ def beside_paper_plot(summary: Summary) -> bytes:
         ours.set_xlim(-0.03, 1.03)
         theirs.set_title("UEval of pictures, paper's table 5", fontsize=10)
         published = [
-            (TABLE_5[name].image, row) for row, name in enumerate(names) if name in TABLE_5
+            (TABLE_5[name]["image"], row) for row, name in enumerate(names) if name in TABLE_5
         ]
         theirs.plot(*zip(*published, strict=True), "o", color=PALE)
         theirs.set_xlim(0, 100)

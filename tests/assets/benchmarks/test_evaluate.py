@@ -34,7 +34,7 @@ REQUEST = "Show how to build a snowman, step by step."
 def source(tmp_path):
     """Three items; no judge can grade the last one."""
     folder = tmp_path / "official"
-    texts = (REQUEST, f"{REQUEST} Then add a tree.", UNREADABLE)
+    texts = ("Draw a red house.", "Draw a red house beside a tree.", UNREADABLE)
     write_opening(folder, [opening_record(n, text) for n, text in enumerate(texts, 1)])
     return folder
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from PIL import Image
 
-from assets.benchmarks.report import compare_runs, published_table, write_report
+from assets.benchmarks.report import compare_runs, published_tables, write_report
 from assets.benchmarks.results import Run
 from schemas import FoundryError
 from schemas.benchmarks import (
@@ -147,10 +147,9 @@ def test_runs_are_listed_and_unknown_ones_refused(capsys, home):
 
 
 def test_published_numbers_show_printed_and_recomputed_averages():
-    table = published_table("ueval")
+    table = published_tables()["ueval"]
     system = "InterleaveThinker+FLUX.2-klein-9B"
     assert table.systems[system]["average"] == 66.3
     assert table.recomputed[system]["average"] == 64.66
     cells = [value for name, value in table.systems[system].items() if name != "average"]
     assert sum(cells) / len(cells) == pytest.approx(64.66, abs=0.01)
-    assert published_table("sketch-edits") is None
