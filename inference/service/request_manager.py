@@ -86,7 +86,7 @@ class RequestManager:
             stored = await asyncio.to_thread(self.store.get, response_id, owner)
             run = self._running(response_id, owner)  # it has been resumed meanwhile
             if run is None:
-                return GenerationRun.restore(stored, self.home.images) if stored else None
+                return GenerationRun.restore(stored) if stored else None
         if run.ending:
             await run.settled.wait()
         return run
@@ -171,7 +171,7 @@ class RequestManager:
             status = HTTPStatus.UNPROCESSABLE_ENTITY
             raise APIError(status, message, "idempotency_key_reused")
         if run or not stored.resumable:
-            return run or GenerationRun.restore(stored, self.home.images)
+            return run or GenerationRun.restore(stored)
         generation_id = stored.request.generation_id
         fields = row.fields | {"created_at": stored.fields["created_at"]}
         request = replace(row.request, generation_id=generation_id, resumes=True)

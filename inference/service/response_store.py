@@ -15,7 +15,7 @@ import orjson
 from warehouse import Home, ImageStore
 from warehouse.sqlite_file import SqliteFile
 
-from ..events import PlanReady, TrajectoryFailed
+from ..events import PlanReady, RunEvent, TrajectoryFailed, load_events
 from ..generation.requests import GenerationRequest, dump_request, load_request
 from .request_parsing import Json
 from .settings import RetentionSettings
@@ -31,7 +31,6 @@ _CREATE_TABLES = (
         id TEXT PRIMARY KEY,
         owner TEXT NOT NULL,
         created_at REAL NOT NULL,
-        text TEXT NOT NULL,
         folded_text TEXT NOT NULL,
         status TEXT NOT NULL,
         key TEXT,
@@ -85,20 +84,26 @@ class StoredResponse:
             it continues when the client disconnects; `store`: False: it is deleted when it has
             ended.
         status: of the generation, such as `complete`; `queued` until the request is settled.
-        events: the log of its generation; empty until the request is settled.
+        log: of its generation's events; empty until the request is settled.
         body_hash: of the body that was sent under its idempotency key.
         resumable: the same request under the same key continues it.
         requirements: while it runs; they are not stored.
+        images: the store of the images of its events.
     """
 
     owner: str
     request: GenerationRequest
     fields: Json
     status: str = "queued"
-    events: bytes = b""
+    log: bytes = b""
     body_hash: str | None = None
     resumable: bool = False
     requirements: PlanRequirements = PlanRequirements()
+    images: ImageStore | None = None
+
+    def events(self) -> list[RunEvent]:
+        """The events of its generation; raises StorageError if they cannot be read."""
+        return load_events(self.log, self.images) if self.images else []
 
     @property
     def id(self) -> str:
@@ -159,20 +164,18 @@ class ResponseStore:
 
     def begin(self, stored: StoredResponse) -> None:
         """Add a request that is about to run, or to run again."""
-        text = stored.request.text
         row = {
             "id": stored.id,
             "owner": stored.owner,
             "created_at": stored.created_at,
-            "text": text,
-            "folded_text": text.casefold(),
+            "folded_text": stored.request.text.casefold(),
             "status": stored.status,
             "key": stored.request.key,
             "body": stored.body_hash,
             "resumable": stored.resumable,
             "settled": False,
             "request": orjson.dumps([dump_request(stored.request), stored.fields]),
-            "events": stored.events,
+            "events": stored.log,
         }
         columns, values = ", ".join(row), ", ".join("?" * len(row))
         statement = f"INSERT OR REPLACE INTO responses ({columns}) VALUES ({values})"
@@ -235,7 +238,9 @@ def _contains(words: str) -> tuple[str, list[str]]:
 
 
 def _from_row(row: Sequence[Any], images: ImageStore) -> StoredResponse:
-    owner, content, status, events, body_hash, resumable = row
+    owner, content, status, log, body_hash, resumable = row
     dumped, fields = orjson.loads(content)
     request = load_request(dumped, images)
-    return StoredResponse(owner, request, fields, status, events, body_hash, bool(resumable))
+    return StoredResponse(
+        owner, request, fields, status, log, body_hash, bool(resumable), images=images
+    )

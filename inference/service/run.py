@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from time import monotonic
 
-from warehouse import EncodedImage, ImageStore
+from warehouse import EncodedImage
 
-from ..events import Ending, ImageGenerated, RunEvent, RunTerminated, TrajectoryFailed, load_events
+from ..events import Ending, ImageGenerated, RunEvent, RunTerminated, TrajectoryFailed
 from ..http.errors import APIError, bad_request, unavailable
 from .response_store import StoredResponse
 from .responses.response_builder import ResponseBuilder
@@ -44,14 +44,14 @@ class GenerationRun:
         self._task: asyncio.Task[object] | None = None
 
     @classmethod
-    def restore(cls, stored: StoredResponse, images: ImageStore) -> "GenerationRun":
+    def restore(cls, stored: StoredResponse) -> "GenerationRun":
         """A stored generation, to which no event will be added.
 
         Raises:
             StorageError: its events cannot be read.
         """
         run = cls(stored)
-        run.events = load_events(stored.events, images)
+        run.events = stored.events()
         run.waits = False
         run.settled.set()
         return run

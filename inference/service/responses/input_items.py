@@ -45,24 +45,17 @@ def list_items(
 
 
 def _item(item: Item, param: str, images: Mapping[str, str]) -> Json:
-    if isinstance(item, ItemReference):
-        return _referenced(item.id, images.get(f"{param}.id"))
-    if isinstance(item, InputImageCall):
-        call = {"type": item.type, "id": item.id, "status": "completed"}
-        return call | {"result": images.get(f"{param}.result") or images.get(f"{param}.id")}
+    if isinstance(item, ItemReference) and not item.id.startswith("ig_"):
+        return _message("assistant", []) | {"id": item.id}  # its text is not read again
+    if isinstance(item, ItemReference | InputImageCall):
+        image = images.get(f"{param}.result") or images.get(f"{param}.id")
+        call = {"type": "image_generation_call", "id": item.id, "status": "completed"}
+        return call | {"result": image}
     if isinstance(item.content, str):
         return _message(item.role, [_text(item.role, item.content)])
     parts = enumerate(item.content)
     content = [_part(item.role, part, part_param(param, number), images) for number, part in parts]
     return _message(item.role, content)
-
-
-def _referenced(item_id: str, image: str | None) -> Json:
-    """An item that the request names; the text of an earlier answer is not read again."""
-    if item_id.startswith("ig_"):
-        call = {"type": "image_generation_call", "id": item_id, "status": "completed"}
-        return call | {"result": image}
-    return _message("assistant", []) | {"id": item_id}
 
 
 def _part(role: str, part: Part, param: str, images: Mapping[str, str]) -> Json:

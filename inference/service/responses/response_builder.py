@@ -125,7 +125,7 @@ class ResponseBuilder:
     def message_item(self, step: StepView) -> Json:
         """The output item of a step's text; clients join all texts without a separator."""
         separator = "" if self._ends_with_text(step) else "\n\n"
-        return self._message(str(step.step.step_number), step.text + separator)
+        return self._message(str(step.number), step.text + separator)
 
     def closing_item(self) -> Json | None:
         """The last output item of a sequence that ends with an image."""
@@ -140,7 +140,7 @@ class ResponseBuilder:
             status = "generating" if step.attempts else "in_progress"
         chosen = step.chosen
         return {
-            "id": f"ig_{self.stored.request.generation_id}_{step.step.step_number}",
+            "id": f"ig_{self.stored.request.generation_id}_{step.number}",
             "result": self.image_tool.encode(chosen.image) if with_image and chosen else None,
             "status": status,
             "type": "image_generation_call",
@@ -155,7 +155,7 @@ class ResponseBuilder:
 
     def _ends_with_text(self, step: StepView) -> bool:
         plan = self.state.plan
-        return step.step.prompt is None and plan is not None and step.step == plan.steps[-1]
+        return step.prompt is None and plan is not None and step.step == plan.steps[-1]
 
     def _message(self, name: str, text: str) -> Json:
         return {
@@ -171,7 +171,7 @@ class ResponseBuilder:
         for step in self.state.steps:
             if step.text:
                 items.append(self.message_item(step))
-            if step.step.prompt is not None:
+            if step.prompt is not None:
                 items.append(self.image_item(step, with_images))
         closing = self.closing_item()
         return [*items, closing] if closing else items
@@ -187,19 +187,12 @@ def closing_text(state: TrajectoryView) -> str:
     if not isinstance(state.ending, TrajectoryFinished) or not state.steps:
         return ""
     last = state.steps[-1]
-    if last.step.prompt is None:
+    if last.prompt is None:
         return ""
     if last.chosen is None:
-        return f"Stopped at step {last.step.step_number}: the critic rejected every attempt."
+        return f"Stopped at step {last.number}: the critic rejected every attempt."
     images = len(state.images)
     done = "Done: 1 picture." if images == 1 else f"Done: {images} pictures."
-    return " ".join([done, *map(_remark, filter(_is_rejected, state.steps))])
-
-
-def _is_rejected(step: StepView) -> bool:
-    chosen = step.chosen
-    return bool(chosen and chosen.verdict and not chosen.verdict.accepted)
-
-
-def _remark(step: StepView) -> str:
-    return f"The critic rejected every attempt at step {step.step.step_number}; it shows one."
+    rejected = [step.number for step in state.steps if step.chosen and step.accepted is False]
+    remarks = [f"The critic rejected every attempt at step {n}; it shows one." for n in rejected]
+    return " ".join([done, *remarks])

@@ -176,7 +176,7 @@ class ResponsesServing(GenerationServing):
         images = [
             step.chosen.image
             for step in steps
-            if step.chosen and found and step.step.step_number == int(found[2])
+            if step.chosen and found and step.number == int(found[2])
         ]
         if not images:
             message = f"{param}: no stored response has an image {call_id}; send its result instead"

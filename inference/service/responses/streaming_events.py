@@ -63,7 +63,7 @@ class ResponseEventEncoder:
         """The API's events before the generation's first one."""
         response = self._builder.response()
         kinds = ("response.created", "response.queued")
-        return self._encode(self._event(kind, response=response) for kind in kinds)
+        return self._encode({"type": kind, "response": response} for kind in kinds)
 
     async def encode(self, event: RunEvent) -> bytes:
         """The API's events for the generation's next one."""
@@ -91,7 +91,7 @@ class ResponseEventEncoder:
         self._builder.note(event)
         match event:
             case RunStarted():
-                yield self._event("response.in_progress", response=self._builder.response())
+                yield {"type": "response.in_progress", "response": self._builder.response()}
             case RequestUnderstood():
                 simulation = SimulationModel.model_validate(event.scope)
                 yield self._own_event("simulated", **simulation.model_dump())
@@ -125,10 +125,10 @@ class ResponseEventEncoder:
         return self._own_event("planned", reasoning=event.plan.reasoning, steps=steps)
 
     def _step_started(self) -> Iterator[Json]:
-        yield self._own_event("step.started", step=self._step.step.step_number)
+        yield self._own_event("step.started", step=self._step.number)
         if self._step.text:
             yield from self._message(self._builder.message_item(self._step))
-        if self._step.step.prompt is not None:
+        if self._step.prompt is not None:
             yield from self._image_started()
 
     def _message(self, message: Json) -> Iterator[Json]:
@@ -189,7 +189,7 @@ class ResponseEventEncoder:
 
     def _ended(self) -> Iterator[Json]:
         builder = self._builder
-        if builder.state.steps and self._step.step.prompt is not None and not self._step.finished:
+        if builder.state.steps and self._step.prompt is not None and not self._step.finished:
             yield self._item_event("output_item.done", item=builder.image_item(self._step))
         if closing := builder.closing_item():
             yield from self._message(closing)
@@ -197,13 +197,10 @@ class ResponseEventEncoder:
         response = builder.response(with_images=True)
         # The API has no event for cancelled responses; their status says it.
         kind = response["status"] if response["status"] != "cancelled" else "incomplete"
-        yield self._event(f"response.{kind}", response=response)
+        yield {"type": f"response.{kind}", "response": response}
 
     def _own_event(self, name: str, **fields: object) -> Json:
         return {"type": f"{_OWN}{name}", **fields}
 
     def _item_event(self, name: str, **fields: object) -> Json:
-        return self._event(f"response.{name}", output_index=self._output_index, **fields)
-
-    def _event(self, kind: str, **fields: object) -> Json:
-        return {"type": kind, **fields}
+        return {"type": f"response.{name}", "output_index": self._output_index, **fields}

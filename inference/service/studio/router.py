@@ -137,7 +137,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         """Earlier responses whose requests contain all words of `query`, newest first."""
         found = store.search(owner_of(request), query, _PAGE_SIZE + 1, offset)
         next_offset = offset + _PAGE_SIZE if len(found) > _PAGE_SIZE else None
-        summaries = [_summary(stored, images) for stored in found[:_PAGE_SIZE]]
+        summaries = [_summary(stored) for stored in found[:_PAGE_SIZE]]
         total = store.count(owner_of(request), query)
         return GenerationList(generations=summaries, total=total, next_offset=next_offset)
 
@@ -148,13 +148,13 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
     )
     def export(request: Request, response_id: ResponseId, ending: FileType) -> Response:
         """A response as one HTML file, as Markdown, or as a ZIP of both with its images."""
-        return _download(find(request, response_id), ending, images)
+        return _download(find(request, response_id), ending)
 
     @router.get("/generations/{response_id}")
     def generation(request: Request, response_id: ResponseId) -> StoredGeneration:
         """An earlier response."""
         stored = find(request, response_id)
-        response = GenerationRun.restore(stored, images).build_response().response()
+        response = GenerationRun.restore(stored).build_response().response()
         previous = store.get(stored.fields.get("previous_response_id") or "", stored.owner)
         follows = FollowedGeneration(**_fields(previous)) if previous else None
         return StoredGeneration(
@@ -169,7 +169,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
     def image(request: Request, response_id: ResponseId, sha256: Sha256) -> Response:
         """An image that was given with a request, or generated for it."""
         stored = find(request, response_id)
-        generated = (image.sha256 for image in GenerationRun.restore(stored, images).images)
+        generated = (image.sha256 for image in GenerationRun.restore(stored).images)
         if sha256 not in {*stored.input_images, *generated}:
             raise not_found("This response has no such image.")
         return image_response(images, sha256)
@@ -190,8 +190,8 @@ def image_response(images: ImageStore, sha256: str) -> Response:
     return Response(image.data, media_type=image.mime, headers=_IMAGE_HEADERS)
 
 
-def _summary(stored: StoredResponse, images: ImageStore) -> GenerationSummary:
-    builder = GenerationRun.restore(stored, images).build_response()
+def _summary(stored: StoredResponse) -> GenerationSummary:
+    builder = GenerationRun.restore(stored).build_response()
     state, scope = builder.state, builder.state.scope
     cover = state.images[-1].sha256 if state.images else None
     reason = (scope and scope.refusal) or builder.error
@@ -211,9 +211,9 @@ def _fields(stored: StoredResponse) -> dict[str, Any]:
     return fields | {"created_at": created_at}
 
 
-def _download(stored: StoredResponse, file_type: FileType, images: ImageStore) -> Response:
+def _download(stored: StoredResponse, file_type: FileType) -> Response:
     media_type, render = _EXPORTS[file_type]
-    state = GenerationRun.restore(stored, images).build_response().state
+    state = GenerationRun.restore(stored).build_response().state
     state.input_images = stored.request.images
     try:
         content = render(state)

@@ -14,7 +14,7 @@ from inference.events import (
     TrajectoryFinished,
 )
 from inference.generation.generation_sink import LakeSink
-from inference.generation.requests import GenerationOptions, GenerationRequest
+from inference.generation.requests import GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.generation.trajectory_view import TrajectoryView
 from inference.roles import BackendError, UnusableAnswerError
@@ -61,12 +61,21 @@ def generations(home):
 
 
 async def test_a_request_is_events_and_rows(home):
+    """Views show its rows, and the lineage does not see them."""
     critic = ScriptedCritic(verdicts={"add a hat": [reject("add a RED hat")]})
-    events = await run(home, resolved(critic=critic), GenerationRequest("a cat", key="mine"))
+    image = tiny_image("given")
+    request = GenerationRequest("a cat", (image,), key="mine")
+    events, state = await run(home, resolved(critic=critic), request), TrajectoryView("a cat")
+    for event in events:
+        state.note(event)
+    assert [step.text for step in state.steps] == ["words 1", "words 2"]
+    assert [len(step.attempts) for step in state.steps] == [1, 2]
+    assert len(state.images) == 2 and state.ending.status == "complete"
     assert isinstance(events[0], PlanReady) and isinstance(events[-1], TrajectoryFinished)
     row = generations(home).iloc[0]
     assert (row.status, row.steps, row.attempts, row.channel) == ("complete", 2, 3, "command")
     assert (row.request_key, row.text, row.wasted_draws) == ("mine", "a cat", 0)
+    assert row.input_images.tolist() == [image.sha256] and home.images.get(image.sha256) == image
     joined = query(
         "select step_number, iteration, a.prompt, p.instruction from generations "
         "join attempts a using (trajectory_id) "
@@ -75,17 +84,9 @@ async def test_a_request_is_events_and_rows(home):
     )
     assert joined.prompt.tolist() == ["draw a cat", "add a hat", "add a RED hat"]
     calls = query("select role, count(*) n from model_calls group by role order by role", home)
-    assert dict(zip(calls.role, calls.n, strict=True)) == {
-        "critic": 3,
-        "generator": 3,
-        "planner": 1,
-    }
-
-
-async def test_views_show_requests_and_the_lineage_does_not_see_them(home):
-    await run(home, resolved())
+    made = dict(zip(calls.role, calls.n, strict=True))
+    assert made == {"critic": 3, "generator": 3, "planner": 1}
     assert home.lake.partitions(ATTEMPTS) == [] and not home.lake.read(ATTEMPTS).num_rows
-    assert len(query("from attempts", home)) == 2
     with connect(home, read_only=False, requests=False) as connection:
         assert connection.sql("select count(*) from attempts").fetchall() == [(0,)]
 
@@ -101,16 +102,6 @@ async def test_equal_requests_give_equal_images_and_rows_of_their_own(home):
         home,
     ).iloc[0]
     assert (unique.t, unique.p) == (2, 2)
-
-
-async def test_another_seed_gives_other_draws(home):
-    runs = [
-        await run(
-            home, resolved(), GenerationRequest("a cat", options=GenerationOptions(seed=seed))
-        )
-        for seed in (1, 2)
-    ]
-    assert len({e.seed for run in runs for e in run if isinstance(e, ImageGenerated)}) == 4
 
 
 async def test_the_same_request_again_repeats_no_finished_call(home):
@@ -186,23 +177,6 @@ async def test_closing_the_events_cancels(home):
         await events.aclose()
         assert len(asyncio.all_tasks()) == 2  # this test and the flush task
     assert generations(home).status.tolist() == ["cancelled"]
-
-
-async def test_input_images_are_stored(home):
-    image = tiny_image("given")
-    await run(home, resolved(), GenerationRequest("on from here", (image,)))
-    assert generations(home).input_images.iloc[0].tolist() == [image.sha256]
-    assert home.images.get(image.sha256) == image
-
-
-async def test_events_add_up_to_the_state_of_a_generation(home):
-    critic = ScriptedCritic(verdicts={"add a hat": [reject("add a RED hat")]})
-    state = TrajectoryView("a cat")
-    for event in await run(home, resolved(critic=critic)):
-        state.note(event)
-    assert [step.text for step in state.steps] == ["words 1", "words 2"]
-    assert [len(step.attempts) for step in state.steps] == [1, 2]
-    assert len(state.images) == 2 and state.ending.status == "complete"
 
 
 async def test_the_sink_starts_a_partition_when_one_is_full(home, monkeypatch):

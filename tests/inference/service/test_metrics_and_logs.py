@@ -37,9 +37,9 @@ def test_metrics_count_requests_steps_and_attempts(home):
         assert metrics[prefix + "wasted_draws_total"] == wasted
 
 
-def test_logs_have_request_ids_and_no_prompts(home, caplog):
+def test_logs_have_request_ids_and_prompts_where_a_setting_allows(home, caplog):
     caplog.set_level(logging.INFO)
-    secret = "A red house beside a tree, secretly"
+    secret = "A red house secretly beside a tree"
     with running_service(home) as service:
         service.post(PATH, json={"input": secret}, headers={"X-Request-ID": "mine-1"})
         answer = service.post(PATH, json={"input": "zzz unheard of"})
@@ -50,10 +50,6 @@ def test_logs_have_request_ids_and_no_prompts(home, caplog):
     assert [line["status"] for line in requests] == [200, 400]
     assert answer.headers["x-request-id"].startswith("req_")
     assert {line["message"] for line in lines} >= {"generation started", "generation ended"}
-
-
-def test_logs_have_prompts_where_a_setting_allows(home, caplog):
-    caplog.set_level(logging.INFO)
     with running_service(home, logs={"prompts": True}) as service:
         service.post(PATH, json={"input": HOUSE})
     assert HOUSE in json.dumps([JsonLines(True).format(record) for record in caplog.records])

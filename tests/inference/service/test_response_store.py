@@ -46,10 +46,10 @@ def test_rows_survive_a_kill(tmp_path):
     assert process.returncode == -9
     store = ResponseStore(Home(tmp_path))
     done = store.get("resp_done", "")
-    assert (done.status, done.events) == ("complete", b"{}")
+    assert (done.status, done.log) == ("complete", b"{}")
     assert store.settle_unfinished("interrupted", b"[]") == 1
     cut = store.get("resp_cut", "")
-    assert (cut.status, cut.events, cut.resumable) == ("interrupted", b"[]", True)
+    assert (cut.status, cut.log, cut.resumable) == ("interrupted", b"[]", True)
     assert (cut.id, cut.request.key, cut.body_hash, cut.created_at) == ("resp_cut", "key", "b", 2)
 
 

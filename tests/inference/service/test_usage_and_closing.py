@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from inference.events import (
     AttemptJudged,
     ImageGenerated,
@@ -52,21 +50,17 @@ def test_tokens_are_those_of_planner_and_critic():
 
 
 def test_tokens_that_no_backend_counts_are_null_by_role():
-    usage = Usage(0, [call("planner"), call("critic", 10, None)])
+    usage = Usage(0, [call("planner", seconds=7), call("critic", 10, None, seconds=3)])
     assert usage.by_role()["planner"].input_tokens is None
     assert usage.by_role()["critic"] == UsageModel(calls=1, input_tokens=10, output_tokens=None)
     assert usage.responses()["total_tokens"] == 10
+    assert usage.last_call_ended_at == STARTED.timestamp() + 7
 
 
 def test_without_calls_there_is_no_usage():
     usage = Usage()
     assert usage.responses() is None and usage.chat() is None and usage.by_role() == {}
     assert usage.last_call_ended_at == 0
-
-
-def test_the_end_of_the_last_call():
-    usage = Usage(0, [call("planner", seconds=7), call("critic", seconds=3)])
-    assert usage.last_call_ended_at == STARTED.timestamp() + 7
 
 
 def events_of(accepted, number=1):
@@ -88,30 +82,21 @@ def text_step():
     return [StepStarted(step), TextEmitted(step, "The end.")]
 
 
-@pytest.mark.parametrize(
-    ("events", "expected"),
-    [
-        (events_of(True), "Done: 1 picture."),
-        (
-            [*events_of(True), *events_of(False, 2)],
-            "Done: 2 pictures. The critic rejected every attempt at step 2; it shows one.",
-        ),
-        (events_of(None), "Stopped at step 1: the critic rejected every attempt."),
-        ([*events_of(True), *text_step()], ""),
-        ([], ""),
-    ],
-)
-def test_closing_texts(events, expected):
-    state = TrajectoryView("request")
-    for event in events:
-        state.note(event)
-    assert not closing_text(state)  # it runs
-    state.note(TrajectoryFinished("complete"))
-    assert closing_text(state) == expected
-
-
-def test_errors_have_no_closing_text():
-    state = TrajectoryView("request")
-    for event in [*events_of(True), TrajectoryFailed("broken", refused=False)]:
-        state.note(event)
-    assert not closing_text(state)
+def test_closing_texts():
+    finished, once = TrajectoryFinished("complete"), "Done: 1 picture."
+    rejected = "Done: 2 pictures. The critic rejected every attempt at step 2; it shows one."
+    stopped = "Stopped at step 1: the critic rejected every attempt."
+    for events, ending, expected in [
+        (events_of(True), finished, once),
+        ([*events_of(True), *events_of(False, 2)], finished, rejected),
+        (events_of(None), finished, stopped),
+        ([*events_of(True), *text_step()], finished, ""),
+        ([], finished, ""),
+        (events_of(True), TrajectoryFailed("broken", refused=False), ""),
+    ]:
+        state = TrajectoryView("request")
+        for event in events:
+            state.note(event)
+        assert not closing_text(state)  # it runs
+        state.note(ending)
+        assert closing_text(state) == expected
