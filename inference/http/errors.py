@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError, model_validator
@@ -34,7 +34,9 @@ UNSUPPORTED, BAD_BASE64, TOO_LONG = (
 """Types of validation errors that are the codes of their API errors as well."""
 
 
-class RequestModel(BaseModel, extra="forbid", frozen=True, strict=True):
+class RequestModel(
+    BaseModel, extra="forbid", frozen=True, strict=True, str_max_length=MAX_TEXT_LENGTH
+):
     """The form of a request, or of a part of one; unknown fields are an error.
 
     Their names are checked first: pydantic would build an error for each of a million.
@@ -50,14 +52,6 @@ class RequestModel(BaseModel, extra="forbid", frozen=True, strict=True):
                     hint = {"name": _shorten(str(name)), "known": ", ".join(known)}
                     raise PydanticCustomError(_UNKNOWN, "unknown field {name}", hint)
         return content
-
-    @model_validator(mode="after")
-    def _check_lengths(self) -> Self:
-        texts = (value for value in vars(self).values() if isinstance(value, str))
-        if any(len(text) > MAX_TEXT_LENGTH for text in texts):
-            message = f"a text has more than {MAX_TEXT_LENGTH} characters"
-            raise PydanticCustomError(TOO_LONG, "{problem}", {"problem": message})
-        return self
 
 
 @dataclass(eq=False)
