@@ -1,8 +1,9 @@
-"""`interleave serve` as a process: started, killed, started again, stopped."""
+"""`interleave serve` as a process: after a kill, and stopped by SIGTERM."""
 
 import signal
 from contextlib import suppress
 
+import openai
 import pytest
 
 from assets.core.profile import load_profile
@@ -10,6 +11,7 @@ from inference.calls.call_index import CallIndex
 from tests.helpers.command import interleave
 from tests.inference.service.running_service import OWN_EVENTS, SNOWMAN
 from tests.inference.service.serve_command import serving
+from tests.inference.service.test_kills import killed_service
 
 
 def journaled_calls(home, response_id):
@@ -22,7 +24,7 @@ def journaled_calls(home, response_id):
 def test_a_retry_continues_after_a_kill(home):
     """The running request is marked as interrupted; a retry repeats no finished call.
 
-    SIGTERM stops the second service without an error.
+    SIGTERM stops the command without an error.
     """
     request = {
         "input": SNOWMAN,
@@ -30,14 +32,14 @@ def test_a_retry_continues_after_a_kill(home):
         "extra_headers": {"Idempotency-Key": "mine"} | OWN_EVENTS,
         "extra_body": {"interleave": {"draw_ahead": False, "seed": 4}},
     }
-    with serving(home.root) as (process, client):
-        for event in client.responses.create(**request):
+    with killed_service(home.root) as url:
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+        stream = client.responses.create(**request)  # open until the service is killed
+        for event in stream:
             if event.type == "response.created":
                 response_id = event.response.id
             if event.type == "interleave.step.settled" and event.step == 2:
-                process.send_signal(signal.SIGKILL)
                 break
-        process.wait()
     before = journaled_calls(home, response_id)
     assert before
     with serving(home.root) as (process, client):

@@ -19,9 +19,9 @@ def ask(mode: instructor.Mode, model: type | None):
     return wrapped.chat.completions.create(response_model=model, **request)
 
 
-@call("create without response_model")
-def _():
-    return ask(instructor.Mode.TOOLS, None).choices[0].message.content
+call("create without response_model")(
+    lambda: ask(instructor.Mode.TOOLS, None).choices[0].message.content
+)
 
 
 for mode in (instructor.Mode.TOOLS, instructor.Mode.JSON, instructor.Mode.JSON_SCHEMA):

@@ -28,9 +28,7 @@ def _():
     return completion.choices[0].message.content
 
 
-@call("responses")
-def _():
-    return litellm.responses(input=QUESTION, **SETTINGS).output
+call("responses")(lambda: litellm.responses(input=QUESTION, **SETTINGS).output)
 
 
 @call("responses(stream)")
@@ -39,14 +37,12 @@ def _():
     return kinds[-1] == "response.completed"
 
 
-@call("image_generation")
-def _():
-    return litellm.image_generation(prompt=QUESTION, **SETTINGS).data[0].b64_json
-
-
-@call("completion(tools)")
-def _():
-    return litellm.completion(messages=MESSAGES, tools=[FUNCTION], **SETTINGS)
+call("image_generation")(
+    lambda: litellm.image_generation(prompt=QUESTION, **SETTINGS).data[0].b64_json
+)
+call("completion(tools)")(
+    lambda: litellm.completion(messages=MESSAGES, tools=[FUNCTION], **SETTINGS)
+)
 
 
 @call("completion(response_format)")

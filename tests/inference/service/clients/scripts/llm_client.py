@@ -32,19 +32,9 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-@call("prompt")
-def _():
-    return "![" in run("-m", "interleave", QUESTION, "--no-stream")
-
-
-@call("prompt, streamed")
-def _():
-    return "![" in run("-m", "interleave", QUESTION)
-
-
-@call("conversation (-c)")
-def _():
-    return "![" in run("-m", "interleave", "-c", "Add a yellow sun")
+call("prompt")(lambda: "![" in run("-m", "interleave", QUESTION, "--no-stream"))
+call("prompt, streamed")(lambda: "![" in run("-m", "interleave", QUESTION))
+call("conversation (-c)")(lambda: "![" in run("-m", "interleave", "-c", "Add a yellow sun"))
 
 
 @call("attachment (-a)")
@@ -56,14 +46,10 @@ def _():
     return "![" in run("-m", "interleave", "Add a yellow sun", "-a", str(path))
 
 
-@call("schema (--schema)")
-def _():
-    return run("-m", "interleave", QUESTION, "--schema", '{"type": "object"}')
-
-
-@call("tool (-T)")
-def _():
-    return run("-m", "interleave", QUESTION, "-T", "llm_version")
+call("schema (--schema)")(
+    lambda: run("-m", "interleave", QUESTION, "--schema", '{"type": "object"}')
+)
+call("tool (-T)")(lambda: run("-m", "interleave", QUESTION, "-T", "llm_version"))
 
 
 report()

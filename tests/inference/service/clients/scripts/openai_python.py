@@ -58,19 +58,11 @@ def _():
     return response.status == "completed"
 
 
-@call("responses.retrieve")
-def _():
-    return client.responses.retrieve(first.id) == first
-
-
-@call("responses.cancel")
-def _():
-    return client.responses.cancel(first.id).status
-
-
-@call("responses.input_items.list")
-def _():
-    return [item.content[0].text for item in client.responses.input_items.list(first.id)]
+call("responses.retrieve")(lambda: client.responses.retrieve(first.id) == first)
+call("responses.cancel")(lambda: client.responses.cancel(first.id).status)
+call("responses.input_items.list")(
+    lambda: [item.content[0].text for item in client.responses.input_items.list(first.id)]
+)
 
 
 @call("responses.with_raw_response")
@@ -134,29 +126,17 @@ def _():
     return client.files.delete(file.id).deleted and response.interleave["input_images"]
 
 
-@call("responses.parse")
-def _():
-    return client.responses.parse(model="interleave", input=QUESTION, text_format=House)
-
-
-@call("function tools")
-def _():
-    return client.responses.create(model="interleave", input=QUESTION, tools=[FUNCTION])
-
-
-@call("responses.compact")
-def _():
-    return client.responses.compact(model="interleave", input=QUESTION)
-
-
-@call("responses.input_tokens.count")
-def _():
-    return client.responses.input_tokens.count(model="interleave", input=QUESTION)
-
-
-@call("conversations")
-def _():
-    return client.conversations.create()
+call("responses.parse")(
+    lambda: client.responses.parse(model="interleave", input=QUESTION, text_format=House)
+)
+call("function tools")(
+    lambda: client.responses.create(model="interleave", input=QUESTION, tools=[FUNCTION])
+)
+call("responses.compact")(lambda: client.responses.compact(model="interleave", input=QUESTION))
+call("responses.input_tokens.count")(
+    lambda: client.responses.input_tokens.count(model="interleave", input=QUESTION)
+)
+call("conversations")(lambda: client.conversations.create())
 
 
 @call("responses.delete")
@@ -211,19 +191,11 @@ def _():
     return answer.interleave["input_images"] and answer.data[0].b64_json
 
 
-@call("images.generate(n)")
-def _():
-    return client.images.generate(model="interleave", prompt=QUESTION, n=2)
-
-
-@call("images.generate(stream)")
-def _():
-    return list(client.images.generate(model="interleave", prompt=QUESTION, stream=True))
-
-
-@call("models")
-def _():
-    return client.models.retrieve(client.models.list().data[0].id)
+call("images.generate(n)")(lambda: client.images.generate(model="interleave", prompt=QUESTION, n=2))
+call("images.generate(stream)")(
+    lambda: list(client.images.generate(model="interleave", prompt=QUESTION, stream=True))
+)
+call("models")(lambda: client.models.retrieve(client.models.list().data[0].id))
 
 
 @call("AsyncOpenAI")
