@@ -7,6 +7,7 @@ import json
 import re
 import smtplib
 import ssl
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.message import EmailMessage
@@ -62,7 +63,7 @@ def failure_of(run: dg.DagsterRun, steps: Sequence[dg.DagsterEvent], why: str, u
     label = ", ".join(names or selected or [run.job_name])
     return Failure(
         label=f"{label}[{partition}]" if partition else label,
-        error=_one_line("; ".join(filter(None, errors)) or why),
+        error=textwrap.shorten("; ".join(filter(None, errors)) or why, _MAX_ERROR_CHARACTERS),
         link=f"{ui.rstrip('/')}/runs/{run.run_id}",
         retried=run.tags.get(_WILL_RETRY_TAG) == "true",
     )
@@ -184,8 +185,3 @@ def _user_error(step: dg.DagsterEvent) -> str:
     if error is None:
         return ""
     return _MODULE.sub("", (error.cause or error).message)
-
-
-def _one_line(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _MAX_ERROR_CHARACTERS else f"{text[:_MAX_ERROR_CHARACTERS]}..."

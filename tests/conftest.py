@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,23 +55,29 @@ def vllm_python() -> Path:
         pytest.skip(f"vLLM for CPU cannot be installed here: {error}")
 
 
-@pytest.fixture(scope="session")
-def trained_folder(tmp_path_factory) -> Path:
-    """A folder in which the guide to agents has run its first block, which trains: to be copied.
-
-    Made by the worker that needs it first, for all.
-    """
+def made_once(
+    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]
+) -> Path:
+    """A folder that the worker which needs it first makes, for all workers: to be copied."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
-    folder, finished = shared / "trained", shared / "trained.finished"
+    folder, finished = shared / name, shared / f"{name}.finished"
     with FileLock(f"{folder}.lock"):
         if not finished.exists():
             shutil.rmtree(folder, ignore_errors=True)  # of a worker that failed
             folder.mkdir()
-            run_script(next(scripts(AGENTS)), folder)
+            make(folder)
             finished.touch()
     return folder
+
+
+@pytest.fixture(scope="session")
+def trained_folder(tmp_path_factory) -> Path:
+    """A folder in which the guide to agents has run its first block, which trains."""
+    return made_once(
+        tmp_path_factory, "trained", lambda folder: run_script(next(scripts(AGENTS)), folder)
+    )
 
 
 @pytest.fixture

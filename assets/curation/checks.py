@@ -1,5 +1,6 @@
 """Blocking checks of the training sets, which run before anything is trained on them."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain, islice
@@ -51,6 +52,50 @@ def _side(foundry: FoundryResource, side: str) -> tuple[str, pa.Table]:
     return side, foundry.home.lake.read(STEPS, columns=columns, where=pc.field("split") == side)
 
 
+def mismatched_placeholders(data: pa.Table, images: str = "images") -> checks.Violations:
+    """Rows whose messages have another number of `<image>` than `images` (SQL) has items."""
+    query = f"""
+        select row_id, image_count, placeholders from (
+            select row_id, len({images}) as image_count, list_sum(list_transform(
+                messages, lambda m: len(regexp_extract_all(m.content, '<image>')))) as placeholders
+            from data)
+        where image_count != placeholders
+    """
+    return checks.find_rows(query, data=data)
+
+
+def unbalanced_verdicts(data: pa.Table, verdict: str, tolerance: float) -> checks.Violations:
+    """Iterations whose share of accepting verdicts differs from 1/2 by more than `tolerance`.
+
+    A difference of one row is always allowed: an odd number cannot be halved. `verdict` is SQL.
+    """
+    query = f"""
+        select iteration, share, samples from (
+            select iteration, avg(({verdict})::int) as share, count(*) as samples,
+                   abs(2 * sum(({verdict})::int) - count(*)) as difference
+            from data group by iteration)
+        where difference > greatest({tolerance} * 2 * samples, 1)
+    """
+    return checks.find_rows(query, data=data)
+
+
+def shared_units(
+    sets: Sequence[tuple[str, pa.Table]], unit: Sequence[str] = ("prompt_id",)
+) -> checks.Violations:
+    """Prompts, or what the columns `unit` identify, that occur in more than one named set."""
+    tables = {f"set_{i}": data.select(list(unit)) for i, (_, data) in enumerate(sets)}
+    columns = ", ".join(unit)
+    union = " union all ".join(
+        f"select distinct {columns}, '{name}' as set_name from set_{i} where {unit[0]} is not null"
+        for i, (name, _) in enumerate(sets)
+    )
+    query = (
+        f"select {columns}, list(set_name order by set_name) as sets from ({union}) "
+        f"group by {columns} having count(*) > 1"
+    )
+    return checks.find_rows(query, **tables)
+
+
 def shards_hold(foundry: FoundryResource, _shard: str | None) -> checks.Violations:
     """Repeated keys and dangling references over all shards: a shard's own checks see only that.
 
@@ -72,7 +117,7 @@ def shared_between_splits(foundry: FoundryResource, _shard: str | None) -> check
     unit, heldout = foundry.settings.curation.split.unit_columns, _heldout(foundry)
     sft, rl = (_side(foundry, side) for side in ("sft", "rl"))
     pairs = [([sft, rl], unit), ([sft, heldout], _PROMPT), ([rl, heldout], _PROMPT)]
-    return [row for pair, columns in pairs for row in checks.shared_units(pair, columns)]
+    return [row for pair, columns in pairs for row in shared_units(pair, columns)]
 
 
 def outside_training(
@@ -82,10 +127,10 @@ def outside_training(
     unit = foundry.settings.curation.split.unit_columns if split else _PROMPT
     columns = list(dict.fromkeys((*_PROMPT, *unit)))
     rows = (table.name, foundry.home.lake.read(table, columns=columns))
-    violations = checks.shared_units([rows, _heldout(foundry)])
+    violations = shared_units([rows, _heldout(foundry)])
     if split:
         other = _side(foundry, "rl" if split == "sft" else "sft")
-        violations += checks.shared_units([rows, other], unit)
+        violations += shared_units([rows, other], unit)
     return violations
 
 
@@ -97,7 +142,7 @@ def _unbalanced(
         return []
     verdict = _VERDICTS[side]
     rows = foundry.home.lake.read(table, columns=["iteration", verdict.split(".")[0]])
-    return checks.unbalanced_verdicts(rows, verdict, _TOLERANCE)
+    return unbalanced_verdicts(rows, verdict, _TOLERANCE)
 
 
 def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefinition:
@@ -109,7 +154,7 @@ def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefin
         listed = "images" if images == ["images"] else f"[{', '.join(images)}]"
         columns = [name for name in ("row_id", "messages", *images) if name in table.columns]
         parts = foundry.home.lake.stream(table, columns, part_rows=_PART_ROWS)
-        found = (checks.mismatched_placeholders(part, listed) for part in parts)
+        found = (mismatched_placeholders(part, listed) for part in parts)
         return [*islice(chain.from_iterable(found), checks.MAX_ROWS)]
 
     def missing(foundry: FoundryResource, _shard: str | None) -> checks.Violations:

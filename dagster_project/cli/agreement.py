@@ -92,7 +92,6 @@ def _second_judge(
     """The judge that is named, while a terminal shows its progress."""
     from assets.benchmarks.agreement import SecondJudge
     from assets.core.profile import load_profile
-    from assets.core.progress import reporting_to
     from schemas import FoundryError
 
     from ..benchmarks import judge_settings
@@ -102,7 +101,7 @@ def _second_judge(
     chosen = judge_settings(settings, judge)
     if chosen is None:
         raise FoundryError("name a second file or run, or a judge with --judge BACKEND/MODEL")
-    with terminal_progress(console) as progress, reporting_to(progress):
+    with terminal_progress(console):
         yield SecondJudge(settings, home, chosen, *options)
 
 

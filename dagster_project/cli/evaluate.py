@@ -77,8 +77,6 @@ def evaluate(
 def _evaluate(foundry: "FoundryResource", only_estimate: bool, force: bool) -> None:
     from rich.console import Console
 
-    from assets.core.progress import reporting_to
-
     from ..benchmarks import estimates, evaluate_benchmarks
     from ..instance import open_instance
     from .run_screen import terminal_progress
@@ -90,8 +88,7 @@ def _evaluate(foundry: "FoundryResource", only_estimate: bool, force: bool) -> N
         return
     with (
         open_instance(foundry.home, foundry.settings.cluster) as instance,
-        terminal_progress(console) as progress,
-        reporting_to(progress),
+        terminal_progress(console),
     ):
         results = evaluate_benchmarks(foundry, instance, console.print, force)
     _show(console, results)

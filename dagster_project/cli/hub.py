@@ -118,24 +118,28 @@ def _with_license(card: Path, license: str) -> bytes:
 
 
 def _show_push(target: "Repository", plan: "PushPlan", public: bool) -> None:
+    from rich.filesize import decimal
+
     state = "new" if plan.head is None else "exists"
     visible = "public" if public or (plan.head and plan.public) else "private"
     typer.echo(f"{target} ({visible}, {state})")
     for each in plan.files:
         action = "there  " if each.present else "upload "
-        typer.echo(f"  {action} {_size(each.size):>10}  {each.path}")
+        typer.echo(f"  {action} {decimal(each.size):>10}  {each.path}")
     for path in plan.deleted:
         typer.echo(f"  delete  {'':>10}  {path}")
     total = sum(each.size for each in plan.missing)
-    typer.echo(f"{len(plan.missing)} of {len(plan.files)} files to upload, {_size(total)}")
+    typer.echo(f"{len(plan.missing)} of {len(plan.files)} files to upload, {decimal(total)}")
 
 
 def _show_pull(source: "Repository", commit: str) -> None:
+    from rich.filesize import decimal
+
     files = source.files(commit)
     typer.echo(f"{source} at {commit[:12]}")
     for each in files:
-        typer.echo(f"  {_size(each.size):>10}  {each.path}")
-    typer.echo(f"{len(files)} files, {_size(sum(each.size for each in files))}")
+        typer.echo(f"  {decimal(each.size):>10}  {each.path}")
+    typer.echo(f"{len(files)} files, {decimal(sum(each.size for each in files))}")
 
 
 def _confirmed() -> bool:
@@ -158,12 +162,3 @@ def _register(home: "Home", folder: Path, source: str) -> None:
 
     row = register_checkpoint(home, folder, source)
     typer.echo(f"{row.name}@{row.version} from {source}; `interleave checkpoints` lists it")
-
-
-def _size(count: float) -> str:
-    """Bytes in a unit with at most three digits before the point."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"

@@ -25,7 +25,6 @@ def improve(
     from rich.table import Table
 
     from assets.core.foundry import FoundryResource
-    from assets.core.progress import reporting_to
     from warehouse.views import refresh_views
 
     from ..improve import improve as run_rounds
@@ -36,8 +35,7 @@ def improve(
     console, foundry = Console(), FoundryResource(profile=profile, root=home)
     with (
         open_instance(foundry.home, foundry.settings.cluster) as instance,
-        terminal_progress(console) as progress,
-        reporting_to(progress),
+        terminal_progress(console),
     ):
         finished = run_rounds(foundry, instance, rounds, console.print, force)
     refresh_views(foundry.home)

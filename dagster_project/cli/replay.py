@@ -58,7 +58,6 @@ def replay(
     from rich.console import Console
 
     from assets.core.profile import load_profile
-    from assets.core.progress import reporting_to
     from assets.evaluation.replay import ReplaySettings, replay_attempts
     from warehouse import Home
     from warehouse.storage import storage_errors
@@ -69,7 +68,7 @@ def replay(
     console = Console()
     names = [name for name in map(str.strip, shards.split(",")) if name]
     settings = ReplaySettings(critic, scorer, accept_at_least, names, sample)
-    with terminal_progress(console) as progress, reporting_to(progress):
+    with terminal_progress(console):
         report = replay_attempts(load_profile(profile), Home(home), settings)
     _print_report(console, report)
     with storage_errors("written", out):

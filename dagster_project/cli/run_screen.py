@@ -48,8 +48,7 @@ def run_in_terminal(foundry: FoundryResource, select: list[str], jobs: int, forc
     announce = partial(console.print, soft_wrap=True)
     with (
         open_instance(foundry.home, foundry.settings.cluster) as instance,
-        terminal_progress(console) as progress,
-        reporting_to(progress),
+        terminal_progress(console),
         _reporting_servers(foundry.home, partial(console.print, markup=False, soft_wrap=True)),
     ):
         result = run_lineage(
@@ -168,19 +167,20 @@ class BarProgress:
 
 @contextmanager
 def terminal_progress(console: Console) -> Iterator[ProgressFactory]:
-    """Bars on a terminal, else a line for each asset every ten seconds."""
+    """Assets report by bars on a terminal, else by a line each every ten seconds."""
+
+    def line(label: str) -> LogProgress:
+        return LogProgress(lambda text: console.print(text, soft_wrap=True), label)
+
     if not console.is_terminal:
-        yield lambda label: LogProgress(lambda line: console.print(line, soft_wrap=True), label)
+        with reporting_to(line):
+            yield line
         return
-    with Progress(
-        TextColumn("{task.description:<34}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        Elapsed(),
-        TextColumn("[dim]{task.fields[note]}"),
-        console=console,
-    ) as bars:
-        yield lambda label: BarProgress(bars, label)
+    columns = (BarColumn(), MofNCompleteColumn(), Elapsed(), TextColumn("[dim]{task.fields[note]}"))
+    with Progress(TextColumn("{task.description:<34}"), *columns, console=console) as bars:
+        bar = partial(BarProgress, bars)
+        with reporting_to(bar):
+            yield bar
 
 
 @contextmanager

@@ -6,10 +6,13 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import yaml
 
 from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
+from tests.conftest import made_once
+from tests.helpers.webhook import webhook_server
 
 TINY_PROFILE = """
     name: tiny
@@ -22,11 +25,16 @@ TINY_PROFILE = """
 """
 
 
+def tiny_foundry(folder: Path, root: object = None, **sections: object) -> FoundryResource:
+    """A lake (default: in the folder) with a profile of few prompts and of further sections."""
+    path = folder / f"tiny-{len(list(folder.glob('tiny-*')))}.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(TINY_PROFILE) | sections))
+    return FoundryResource(profile=str(path), root=str(root or folder / "lake"))
+
+
 @pytest.fixture
 def profile(tmp_path):
-    path = tmp_path / "tiny.yaml"
-    path.write_text(textwrap.dedent(TINY_PROFILE))
-    return str(path)
+    return tiny_foundry(tmp_path).profile
 
 
 @pytest.fixture
@@ -41,18 +49,26 @@ def instance(foundry, monkeypatch):
         yield instance
 
 
+@pytest.fixture
+def webhook(monkeypatch):
+    """A server whose URL is in $TEST_WEBHOOK."""
+    with webhook_server() as server:
+        monkeypatch.setenv("TEST_WEBHOOK", server.url)
+        yield server
+
+
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory):
-    """The folder of a lake with one shard and everything made from it; made once a worker."""
-    folder = tmp_path_factory.mktemp("sample")
-    path = folder / "tiny.yaml"
-    path.write_text(textwrap.dedent(TINY_PROFILE))
-    foundry = FoundryResource(profile=str(path), root=str(folder / "lake"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("DAGSTER_HOME", raising=False)
-        with open_instance(foundry.home) as instance:
-            run_lineage(foundry, instance, shards=1)
-    return folder / "lake"
+    """The folder of a lake with one shard and everything made from it."""
+
+    def make(folder):
+        foundry = tiny_foundry(folder)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("DAGSTER_HOME", raising=False)
+            with open_instance(foundry.home) as instance:
+                run_lineage(foundry, instance, shards=1)
+
+    return made_once(tmp_path_factory, "sample", make) / "lake"
 
 
 @pytest.fixture

@@ -3,13 +3,12 @@
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from urllib.request import urlopen
 
 import pytest
 
+from tests.helpers.automation import wait_until
 from tests.helpers.command import INTERLEAVE
 from tests.helpers.ports import free_port
 
@@ -31,13 +30,6 @@ def has_processes(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.2)
 
 
 @pytest.mark.parametrize(("command", "path"), [("serve", "/"), ("ui", "/server_info")])

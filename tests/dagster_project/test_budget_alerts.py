@@ -3,7 +3,6 @@ after kills, after a webhook was down, and again for another budget."""
 
 import multiprocessing
 import signal
-import textwrap
 import threading
 import time
 from contextlib import suppress
@@ -14,28 +13,18 @@ from assets.core.foundry import FoundryResource
 from dagster_project.notifications import notify_alerts
 from inference.backends.providers.budget import SPENDING_FILE, Budget, SpendingFile
 from schemas import FoundryError
-from tests.dagster_project.conftest import TINY_PROFILE
+from tests.dagster_project.conftest import tiny_foundry
 from tests.helpers.automation import wait_until
 from tests.helpers.spending import SHARES, spend, spend_and_die
 from tests.helpers.ticks import sensor_tick
-from tests.helpers.webhook import webhook_server
 
 SPAWN = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture
-def webhook(monkeypatch):
-    with webhook_server() as server:
-        monkeypatch.setenv("TEST_WEBHOOK", server.url)
-        yield server
-
-
-@pytest.fixture
 def foundry(tmp_path) -> FoundryResource:
-    path = tmp_path / "alerted.yaml"
-    notifications = "notifications: {webhook: TEST_WEBHOOK, tries: 1, timeout_seconds: 5}\n"
-    path.write_text(f"{textwrap.dedent(TINY_PROFILE)}{notifications}budget: {{usd: 1}}\n")
-    return FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
+    settings = {"webhook": "TEST_WEBHOOK", "tries": 1, "timeout_seconds": 5}
+    return tiny_foundry(tmp_path, notifications=settings, budget={"usd": 1})
 
 
 @pytest.fixture
@@ -90,22 +79,15 @@ def test_processes_that_spend_and_notify_at_the_same_time(foundry, path, webhook
     assert shares(webhook.lines) == ["50%", "80%", "95%"]
 
 
-def test_a_reached_share_survives_the_kill_of_the_process_that_reached_it(
-    foundry, instance, path, webhook
-):
+def test_costs_of_killed_processes_are_notified(foundry, instance, path, webhook):
     process = SPAWN.Process(target=spend_and_die, args=(path, 0.6))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
     tick(foundry, instance)
     assert shares(webhook.lines) == ["50%"]
-
-
-def test_costs_of_a_killed_process_are_notified_though_no_call_fits_any_more(
-    foundry, instance, path, webhook
-):
-    assert Budget(path, 1.0, 60, SHARES)._try_reserve("killed", 0.9, time.time() - 1)
-    spend(path, 0.2)
+    assert Budget(path, 1.0, 60, SHARES)._try_reserve("killed", 0.3, time.time() - 1)
+    spend(path, 0.2)  # for which there is no room any more
     tick(foundry, instance)
     assert shares(webhook.lines) == ["50%", "80%"]
 

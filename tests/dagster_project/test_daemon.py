@@ -32,7 +32,6 @@ from tests.helpers.automation import (
 )
 from tests.helpers.browser import dagster_ui, interleave_serve, materialized_partitions
 from tests.helpers.fake_launcher import FakeLauncher
-from tests.helpers.webhook import webhook_server
 from training.registry import CheckpointRegistry
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -66,12 +65,6 @@ UNTRAINED = yaml.safe_dump(
 def foundry(trained_folder, tmp_path) -> FoundryResource:
     sections = "notifications: {webhook: TEST_WEBHOOK}\n"
     return trained_foundry(trained_folder, tmp_path / "home", sections)
-
-
-@pytest.fixture
-def webhook():
-    with webhook_server() as server:
-        yield server
 
 
 @pytest.fixture

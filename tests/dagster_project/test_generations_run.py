@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import textwrap
 from pathlib import Path
 
 import dagster as dg
@@ -22,7 +21,7 @@ from interleave_foundry import query
 from schemas import FoundryError
 from schemas.generations import GENERATIONS
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
-from tests.dagster_project.conftest import TINY_PROFILE, copy_lake
+from tests.dagster_project.conftest import copy_lake, tiny_foundry
 from tests.helpers.ticks import run_requests, schedule_tick, sensor_tick
 from warehouse import EncodedImage
 
@@ -41,11 +40,8 @@ def foundry_in(folder: Path) -> FoundryResource:
     """A profile with a file of requests, in batches of three."""
     requests = folder / "inbox.jsonl"
     write(requests, REQUESTS)
-    content = yaml.safe_load(textwrap.dedent(TINY_PROFILE))
-    content["generations"] = {"requests": str(requests), "name": "inbox", "batch_size": 3}
-    path = folder / "answering.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return FoundryResource(profile=str(path), root=str(folder / "lake"))
+    generations = {"requests": str(requests), "name": "inbox", "batch_size": 3}
+    return tiny_foundry(folder, generations=generations)
 
 
 @pytest.fixture(scope="module")
@@ -120,11 +116,14 @@ def test_a_file_of_requests_is_answered_batch_by_batch(answered_once, answered, 
         "select count(*) n from generations join attempts using (trajectory_id)", answered.home
     )
     assert joined.n[0] == sum(row["attempts"] for row in rows) > 0
-
-
-def test_the_lineage_does_not_see_it(answered, instance):
     lake = answered.home.lake
     assert not any(lake.partitions(table) for table in (PLANS, TRAJECTORIES, ATTEMPTS))
+    records = instance.fetch_materializations(dg.AssetKey("generations"), limit=2).records
+    metadata = records[0].asset_materialization.metadata
+    for plot in ("statuses", "stories"):
+        assert "data:image/png" in metadata[plot].value
+    assert metadata["dagster/row_count"].value == 2
+    assert metadata["dataset"].value.endswith("exports/generations/inbox")
 
 
 def test_the_dataset_is_one_that_others_can_load(answered, instance):
@@ -140,15 +139,6 @@ def test_the_dataset_is_one_that_others_can_load(answered, instance):
     assert snow["images"][0].size == (96, 96) and all(snow["texts"])
     assert rows["quantum chromodynamics"]["status"] == "refused"
     assert rows["quantum chromodynamics"]["images"] == []
-
-
-def test_a_run_shows_statuses_and_a_contact_sheet(answered, instance):
-    records = instance.fetch_materializations(dg.AssetKey("generations"), limit=2).records
-    metadata = records[0].asset_materialization.metadata
-    assert "data:image/png" in metadata["statuses"].value
-    assert "data:image/png" in metadata["stories"].value
-    assert metadata["dagster/row_count"].value == 2
-    assert metadata["dataset"].value.endswith("exports/generations/inbox")
 
 
 def test_nothing_is_done_twice(answered, instance):
@@ -214,12 +204,6 @@ def test_a_lost_image_fails_its_check(answered, instance):
     assert failed == {"pictures_intact"}
 
 
-def test_a_batch_of_only_bad_rows_says_so(foundry, instance, requests):
-    write(requests, [{"txt": "A cat"}])
-    with pytest.raises(FoundryError, match=r"row 1: text: Field required"):
-        answer(foundry, instance)
-
-
 def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
     def requested():
         ticked = schedule_tick("answer_requests", foundry, instance)
@@ -238,6 +222,8 @@ def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
 
 def test_a_batch_that_fails_is_requested_again_twice(foundry, instance, requests):
     write(requests, [{"txt": "no text"}])
+    with pytest.raises(FoundryError, match=r"row 1: text: Field required"):
+        answer(foundry, instance)
     runs = run_requests("answer_requests", foundry, instance)
     assert [next(runs) for _ in range(3)] == ["2", "1", "0"]  # how often the daemon repeats it
     ticked = schedule_tick("answer_requests", foundry, instance)
@@ -248,18 +234,20 @@ def test_a_batch_that_fails_is_requested_again_twice(foundry, instance, requests
     assert request.tags["dagster/max_retries"] == "2"
 
 
-def test_without_a_file_of_requests_nothing_is_requested(foundry, instance, profile):
+def test_batches_are_partitions_where_the_profile_has_requests(foundry, instance, profile):
     plain = FoundryResource(profile=profile, root=foundry.root)
     ticked = schedule_tick("answer_requests", plain, instance)
     assert (ticked.run_requests, ticked.skip_message) == ([], "0 batches, all answered")
     assert sensor_tick("register_requests", plain, instance).skip_message == "0 batches of requests"
+    assert "generations" not in {node.name for node in select_nodes([], plain.settings)}
+    with pytest.raises(FoundryError, match="has no section generations"):
+        select_nodes(["generations"], plain.settings)
 
-
-def test_the_sensor_shows_batches_and_starts_nothing(foundry, instance):
     ticked = sensor_tick("register_requests", foundry, instance)
     assert (ticked.run_requests, ticked.skip_message) == ([], "2 batches of requests")
     partitions = GENERATION_SET.partitions.definition.name
     assert instance.get_dynamic_partitions(partitions) == ["inbox-0000", "inbox-0001"]
+    assert "generations" in {node.name for node in select_nodes([], foundry.settings)}
 
 
 def test_the_job_answers_a_batch(foundry, instance):
@@ -270,11 +258,3 @@ def test_the_job_answers_a_batch(foundry, instance):
     job = here.resolve_job_def("make_generations")
     done = job.execute_in_process(instance=instance, partition_key="inbox-0000", run_config=QUIET)
     assert done.success and len(rows_of(foundry)) == 2
-
-
-def test_it_is_made_where_the_profile_has_requests(foundry, profile):
-    plain = FoundryResource(profile=profile, root=foundry.root).settings
-    assert "generations" in {node.name for node in select_nodes([], foundry.settings)}
-    assert "generations" not in {node.name for node in select_nodes([], plain)}
-    with pytest.raises(FoundryError, match="has no section generations"):
-        select_nodes(["generations"], plain)

@@ -92,23 +92,31 @@ def empty_job():
     """A job to create runs of."""
 
 
-@pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED])
-def test_runs_of_dead_processes_are_closed_and_those_of_live_ones_are_not(foundry, status):
+def test_runs_of_dead_processes_are_closed_and_those_of_live_ones_are_not(foundry):
+    status = dg.DagsterRunStatus
     with open_instance(foundry.home) as instance:
-        dead = instance.create_run_for_job(empty_job, status=status, tags={RUNNER_TAG: "gone"})
-        ours = instance.create_run_for_job(empty_job, status=status, tags={RUNNER_TAG: RUNNER})
+
+        def run(state, runner):
+            return instance.create_run_for_job(empty_job, status=state, tags={RUNNER_TAG: runner})
+
+        runs = {
+            state: (run(state, "gone"), run(state, RUNNER))
+            for state in (status.NOT_STARTED, status.STARTED)
+        }
         with open_instance(foundry.home) as other:
-            assert other.get_run_by_id(dead.run_id).status == dg.DagsterRunStatus.FAILURE
-            assert other.get_run_by_id(ours.run_id).status == status
+            for state, (dead, ours) in runs.items():
+                assert other.get_run_by_id(dead.run_id).status == status.FAILURE
+                assert other.get_run_by_id(ours.run_id).status == state
 
 
-@pytest.mark.parametrize(("tags", "again"), [({}, "true"), (NO_RETRIES, "false")])
-def test_the_daemon_starts_a_run_that_died_again_unless_it_is_a_commands(foundry, tags, again):
+def test_the_daemon_starts_a_run_that_died_again_unless_it_is_a_commands(foundry):
     with open_instance(foundry.home) as instance:
         assert not instance.run_retries_retry_on_asset_or_op_failure
-        died = instance.create_run_for_job(empty_job, status=dg.DagsterRunStatus.STARTED, tags=tags)
-        instance.report_run_failed(died)
-        assert instance.get_run_by_id(died.run_id).tags["dagster/will_retry"] == again
+        for tags, again in (({}, "true"), (NO_RETRIES, "false")):
+            status = dg.DagsterRunStatus.STARTED
+            died = instance.create_run_for_job(empty_job, status=status, tags=tags)
+            instance.report_run_failed(died)
+            assert instance.get_run_by_id(died.run_id).tags["dagster/will_retry"] == again
 
 
 def test_what_is_lost_or_damaged_is_made_again(sampled, instance):

@@ -2,30 +2,21 @@
 
 import email
 import socketserver
-import textwrap
 import threading
 
 import dagster as dg
 import pytest
+from pydantic import ValidationError
 
 from assets.core.foundry import SHARDS, FoundryResource
-from assets.core.profile import load_profile
+from assets.core.notification_settings import NotificationSettings
 from dagster_project.definitions import ASSETS
 from dagster_project.instance import NO_RETRIES
 from dagster_project.stage_runner import QUIET
-from schemas import FoundryError
-from tests.dagster_project.conftest import TINY_PROFILE
+from tests.dagster_project.conftest import tiny_foundry
 from tests.helpers.ticks import sensor_tick
-from tests.helpers.webhook import webhook_server
 
 SHARD = "sketchbook-0000"
-
-
-@pytest.fixture
-def webhook(monkeypatch):
-    with webhook_server() as server:
-        monkeypatch.setenv("TEST_WEBHOOK", server.url)
-        yield server
 
 
 @pytest.fixture
@@ -54,15 +45,9 @@ def mailbox():
 
 
 @pytest.fixture
-def notifications():
-    return "{webhook: TEST_WEBHOOK, tries: 2, timeout_seconds: 2}"
-
-
-@pytest.fixture
-def foundry(tmp_path, notifications) -> FoundryResource:
-    path = tmp_path / "notified.yaml"
-    path.write_text(textwrap.dedent(TINY_PROFILE) + f"notifications: {notifications}\n")
-    return FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
+def foundry(tmp_path) -> FoundryResource:
+    settings = {"webhook": "TEST_WEBHOOK", "tries": 2, "timeout_seconds": 2}
+    return tiny_foundry(tmp_path, notifications=settings)
 
 
 @pytest.fixture
@@ -106,62 +91,48 @@ def test_every_failure_is_told_once_one_a_tick(foundry, instance, cursor, webhoo
     assert all(run in line for run, line in zip(runs, webhook.lines, strict=True))
 
 
-@pytest.mark.parametrize(("tags", "after"), [({}, "; it is started again"), (NO_RETRIES, "")])
-def test_a_run_whose_process_died_is_told_too(foundry, instance, cursor, webhook, tags, after):
+def test_a_run_whose_process_died_is_told_too(foundry, instance, cursor, webhook):
     @dg.job
     def empty_job():
         """A job to create runs of."""
 
-    run = instance.create_run_for_job(empty_job, status=dg.DagsterRunStatus.STARTED, tags=tags)
-    instance.report_run_failed(run, "the process of this run is gone")
-    sensor_tick("notify_failures", foundry, instance, cursor)
-    line = f"empty_job failed{after}: the process of this run is gone ("
-    assert webhook.lines[0].startswith(line)
+    for tags, after in (({}, "; it is started again"), (NO_RETRIES, "")):
+        run = instance.create_run_for_job(empty_job, status=dg.DagsterRunStatus.STARTED, tags=tags)
+        instance.report_run_failed(run, "the process of this run is gone")
+        cursor = sensor_tick("notify_failures", foundry, instance, cursor).cursor
+        line = f"empty_job failed{after}: the process of this run is gone ("
+        assert webhook.lines[-1].startswith(line)
 
 
-def test_a_busy_webhook_is_tried_again(foundry, instance, cursor, webhook):
-    webhook.statuses = [503]
-    fail(foundry, instance)
-    assert "notified" in sensor_tick("notify_failures", foundry, instance, cursor).skip_message
-    assert len(webhook.lines) == 2
+def test_a_busy_webhook_is_tried_again_and_a_failing_one_named(foundry, instance, cursor, webhook):
+    cases = {(503,): "notified", (404,): "HTTP 404", (500, 500): "HTTP 500"}
+    for statuses, said in cases.items():
+        webhook.statuses, webhook.lines = list(statuses), []
+        fail(foundry, instance)
+        ticked = sensor_tick("notify_failures", foundry, instance, cursor)
+        cursor = sensor_tick("notify_failures", foundry, instance, ticked.cursor).cursor
+        assert len(webhook.lines) == len(statuses) + (said == "notified"), "passed over"
+        assert said in ticked.skip_message and "hook-secret" not in ticked.skip_message
 
 
-@pytest.mark.parametrize(("statuses", "reason"), [([404], "HTTP 404"), ([500, 500], "HTTP 500")])
-def test_a_failing_webhook_is_named_in_the_tick_and_passed_over(
-    foundry, instance, cursor, webhook, statuses, reason
-):
-    webhook.statuses = list(statuses)
-    fail(foundry, instance)
-    ticked = sensor_tick("notify_failures", foundry, instance, cursor)
-    assert len(webhook.lines) == len(statuses)
-    assert reason in ticked.skip_message and "hook-secret" not in ticked.skip_message
-    sensor_tick("notify_failures", foundry, instance, ticked.cursor)
-    assert len(webhook.lines) == len(statuses)
-
-
-@pytest.mark.parametrize(
-    ("url", "reason"),
-    [
-        ("http://127.0.0.1:1/hook-secret", "ConnectionRefusedError"),
-        ("no-url-hook-secret", "must start with https://"),
-        ("", "TEST_WEBHOOK is not set"),
-    ],
-)
-def test_what_is_wrong_with_its_url_is_said_without_it(
-    foundry, instance, cursor, monkeypatch, url, reason
-):
-    monkeypatch.setenv("TEST_WEBHOOK", url)
-    fail(foundry, instance)
-    message = sensor_tick("notify_failures", foundry, instance, cursor).skip_message
-    assert reason in message and "hook-secret" not in message
+def test_what_is_wrong_with_its_url_is_said_without_it(foundry, instance, cursor, monkeypatch):
+    urls = {
+        "http://127.0.0.1:1/hook-secret": "ConnectionRefusedError",
+        "no-url-hook-secret": "must start with https://",
+        "": "TEST_WEBHOOK is not set",
+    }
+    for url, reason in urls.items():
+        monkeypatch.setenv("TEST_WEBHOOK", url)
+        fail(foundry, instance)
+        ticked = sensor_tick("notify_failures", foundry, instance, cursor)
+        cursor = ticked.cursor
+        assert reason in ticked.skip_message and "hook-secret" not in ticked.skip_message
 
 
 def test_a_mail_has_the_line(foundry, instance, cursor, mailbox, tmp_path):
-    port = mailbox.server_address[1]
-    mail = f"host: 127.0.0.1, port: {port}, encryption: none, sender: a@b.c, to: [d@e.f]"
-    path = tmp_path / "mailed.yaml"
-    path.write_text(textwrap.dedent(TINY_PROFILE) + f"notifications: {{mail: {{{mail}}}}}\n")
-    mailed = FoundryResource(profile=str(path), root=foundry.root)
+    server = {"host": "127.0.0.1", "port": mailbox.server_address[1], "encryption": "none"}
+    mail = {"mail": {**server, "sender": "a@b.c", "to": ["d@e.f"]}}
+    mailed = tiny_foundry(tmp_path, notifications=mail)
     fail(mailed, instance)
     ticked = sensor_tick("notify_failures", mailed, instance, cursor)
     assert "notified" in ticked.skip_message
@@ -170,16 +141,18 @@ def test_a_mail_has_the_line(foundry, instance, cursor, mailbox, tmp_path):
     assert "no prompts in shard" in message.get_payload(decode=True).decode()
 
 
-def test_without_the_section_nobody_is_told(foundry, instance, cursor, profile):
-    silent = FoundryResource(profile=profile, root=foundry.root)
+def test_without_the_section_nobody_is_told(foundry, instance, cursor, tmp_path):
+    silent = tiny_foundry(tmp_path)
     fail(silent, instance)
     ticked = sensor_tick("notify_failures", silent, instance, cursor)
     assert ticked.skip_message == "profile tiny has no section notifications"
 
 
-@pytest.mark.parametrize(
-    "notifications", ["{tries: 2}", "{mail: {host: a, sender: b, to: [c], user: d}}"]
-)
-def test_incomplete_settings_are_refused(foundry):
-    with pytest.raises(FoundryError, match=r"set `webhook`, `mail` or both|needs both `user`"):
-        load_profile(foundry.profile)
+def test_incomplete_settings_are_refused():
+    incomplete = {
+        "set `webhook`, `mail` or both": {"tries": 2},
+        "needs both `user`": {"mail": {"host": "a", "sender": "b", "to": ["c"], "user": "d"}},
+    }
+    for problem, settings in incomplete.items():
+        with pytest.raises(ValidationError, match=problem):
+            NotificationSettings.model_validate(settings)

@@ -1,7 +1,6 @@
 """`retrain_when_grown` through Dagster's own tick: rows that changed, runs that failed."""
 
 import shutil
-import textwrap
 from pathlib import Path
 
 import dagster as dg
@@ -19,7 +18,7 @@ from dagster_project.stage_runner import QUIET
 from dagster_project.stages import is_up_to_date
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
-from tests.dagster_project.conftest import TINY_PROFILE, copy_lake
+from tests.dagster_project.conftest import copy_lake, tiny_foundry
 from tests.helpers.fake_launcher import FakeLauncher
 from tests.helpers.ticks import sensor_tick
 from training.registry import CheckpointRegistry
@@ -28,17 +27,25 @@ pytestmark = pytest.mark.slow
 NEEDED = 5
 
 
-@pytest.fixture
-def foundry(tmp_path, sample) -> FoundryResource:
+def trainable(folder):
+    return tiny_foundry(folder, training={"retrain_after_rows": NEEDED})
+
+
+@pytest.fixture(scope="module")
+def exported(sample, tmp_path_factory):
     """A lake with exported rows for the planner, none for the critic, and nothing trained."""
-    path = tmp_path / "trainable.yaml"
-    section = f"training: {{retrain_after_rows: {NEEDED}}}\n"
-    path.write_text(textwrap.dedent(TINY_PROFILE) + section)
-    foundry = FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
+    foundry = trainable(tmp_path_factory.mktemp("exported"))
     copy_lake(sample, Path(foundry.root))
     for table in (CRITIC_SFT, CRITIC_RL):
         foundry.home.lake.write(table, [])
     export(foundry)
+    return Path(foundry.root)
+
+
+@pytest.fixture
+def foundry(tmp_path, exported) -> FoundryResource:
+    foundry = trainable(tmp_path)
+    copy_lake(exported, Path(foundry.root))
     return foundry
 
 
@@ -97,8 +104,8 @@ def run(request, foundry, instance):
     )
 
 
-def test_without_a_section_training_it_says_so(foundry, instance, profile):
-    plain = FoundryResource(profile=profile, root=foundry.root)
+def test_without_a_section_training_it_says_so(foundry, instance, tmp_path):
+    plain = tiny_foundry(tmp_path)
     assert tick(plain, instance)[1] == "profile tiny has no section training"
 
 

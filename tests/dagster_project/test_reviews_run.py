@@ -2,11 +2,9 @@
 
 import secrets
 from datetime import UTC, datetime
-from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 
 from assets.core.foundry import FoundryResource
 from dagster_project.definitions import ASSETS, CHECKS
@@ -14,9 +12,10 @@ from dagster_project.run import run_lineage
 from dagster_project.stage_runner import QUIET
 from inference.review_log import add_review
 from interleave_foundry import query
-from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, STEPS
+from schemas.curation import CRITIC_DPO, CRITIC_SFT
 from schemas.reviews import ReviewRow
 from schemas.trajectories import ATTEMPTS
+from tests.dagster_project.conftest import tiny_foundry
 from tests.helpers.ticks import sensor_tick
 
 pytestmark = pytest.mark.slow
@@ -25,16 +24,9 @@ SETS = {"steps", "critic_sft", "critic_rl", "critic_dpo", "planner_sft", "sequen
 
 
 @pytest.fixture
-def with_reviews(tmp_path, profile, sampled):
+def with_reviews(tmp_path, sampled):
     """The same lake, with a profile that uses reviews."""
-
-    def make(**reviews):
-        content = yaml.safe_load(Path(profile).read_text()) | {"curation": {"reviews": reviews}}
-        path = tmp_path / f"{secrets.token_hex(4)}.yaml"
-        path.write_text(yaml.safe_dump(content))
-        return FoundryResource(profile=str(path), root=sampled.root)
-
-    return make
+    return lambda **reviews: tiny_foundry(tmp_path, sampled.root, curation={"reviews": reviews})
 
 
 def disagree(home, attempt):
@@ -135,23 +127,6 @@ def test_scores_say_how_far_critic_and_scorer_agree(sampled, instance):
     attempts = sampled.home.lake.rows(ATTEMPTS)
     assert f"| critic and scorer | {attempts} | 0." in agreed
     assert "| critic and people | 0 | – | – | – |" in agreed
-
-
-def test_a_home_of_the_version_before_is_brought_up_to_date_without_changes(sampled, instance):
-    """It has neither `reviews` nor `critic_dpo`; no set, export or checkpoint becomes another."""
-    home, new = sampled.home, [dg.AssetKey("reviews"), dg.AssetKey("critic_dpo")]
-    instance.wipe_assets(new)
-
-    def content():
-        tables = {table: home.lake.content_hash(table) for table in (STEPS, CRITIC_SFT, CRITIC_RL)}
-        cards = {card: card.stat().st_mtime_ns for card in home.exports.rglob("card.json")}
-        return tables, cards
-
-    before = content()
-    done = run_lineage(sampled, instance, shards=1).materialized
-    assert {"reviews", "critic_dpo"} <= set(done) and not any("[" in name for name in done)
-    assert content() == before
-    assert not (home.exports / "preferences").exists()
 
 
 def test_the_sensor_follows_reviews_once_no_more_come(sampled, with_reviews, instance):

@@ -22,7 +22,7 @@ from schemas import TABLES, FoundryError
 from schemas.curation import IMPORTS
 from schemas.trajectories import SCORES
 from tests.assets.curation.curated_world import imported_row
-from tests.dagster_project.conftest import TINY_PROFILE
+from tests.dagster_project.conftest import tiny_foundry
 from tests.helpers.ticks import schedule_tick
 from tests.inference.backends.providers.faulty_provider import FAULTS, KEY, FaultSchedule, provider
 from warehouse.sql import query
@@ -103,14 +103,11 @@ def rows(home):
 @pytest.fixture
 def met(sampled, tmp_path):
     """The sample's shard, and targets that it is enough for together with an import."""
-    values = yaml.safe_load(textwrap.dedent(TINY_PROFILE))
-    mix = {"planner_sft": {"ours": 1, "theirs": 1.5}}
-    values["curation"] = {"exports": {"mix": mix}}
+    curation = {"exports": {"mix": {"planner_sft": {"ours": 1, "theirs": 1.5}}}}
     targets = {"planner_sft": 27, "critic_sft": 14, "critic_rl": 6}
-    path = tmp_path / "targets.yaml"
-    path.write_text(yaml.safe_dump({**values, "sizes": {"all": 1}, "targets": targets}))
     sampled.home.lake.write(IMPORTS, [imported_row(n) for n in range(8)], "theirs")
-    return FoundryResource(profile=str(path), root=sampled.root)
+    sections = {"curation": curation, "sizes": {"all": 1}, "targets": targets}
+    return tiny_foundry(tmp_path, sampled.root, **sections)
 
 
 def test_imports_are_counted_and_the_ui_shows_how_far_the_sets_are(met, instance):

@@ -1,10 +1,7 @@
 """From a shard of prompts to promoted checkpoints and the ablation: real trainers, a few steps."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from io import BytesIO
 from pathlib import Path
 
@@ -22,6 +19,7 @@ from dagster_project.stage_runner import QUIET
 from schemas.curation import CRITIC_RL, PLANNER_SFT
 from schemas.training import CHECKPOINTS, EVALUATIONS, ROLLOUTS
 from tests.dagster_project.conftest import trained_foundry
+from tests.helpers.command import interleave
 from tests.helpers.ticks import sensor_tick
 from training.registry import CheckpointRegistry
 
@@ -73,11 +71,6 @@ def test_it_ends_in_promoted_checkpoints(trained, foundry):
     assert statuses(foundry)[MADE[1]] == statuses(foundry)[MADE[3]] == "promoted"
 
 
-def test_every_rollout_is_kept(trained, foundry):
-    rows = foundry.rows(ROLLOUTS)
-    assert len(rows) == 4 and {row.step for row in rows} == {1}
-
-
 def test_curves_and_rollouts_of_grpo_are_shown(trained, foundry, instance):
     event = instance.get_latest_materialization_event(dg.AssetKey(MADE[3]))
     metadata = event.asset_materialization.metadata
@@ -85,6 +78,7 @@ def test_curves_and_rollouts_of_grpo_are_shown(trained, foundry, instance):
     assert events and b"actor/pg_loss" in events[0].read_bytes()
     assert metadata["curves"].value.startswith("![") and "| step |" in metadata["samples"].value
     rollouts, judged = foundry.rows(ROLLOUTS), foundry.rows(CRITIC_RL)[0].edited_image
+    assert len(rollouts) == 4 and {row.step for row in rollouts} == {1}
     assert ("rollouts" in metadata) == any(row.image for row in rollouts)
     drawn = [row.model_copy(update={"image": judged}) for row in rollouts]
     sheet = Image.open(BytesIO(rollouts_sheet(foundry.home, drawn)))
@@ -119,20 +113,13 @@ def test_retraining_on_the_same_rows_is_evaluation_only(trained, foundry, instan
     assert [(row.name, row.version) for row in CheckpointRegistry(foundry.home).rows()] == versions
 
 
-def interleave(*args, foundry):
-    done = subprocess.run(
-        [sys.executable, "-m", "dagster_project.cli.app", *args],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "INTERLEAVE_HOME": foundry.root, "COLUMNS": "200"},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, foundry, capsys):
+    def run(*args):
+        done = interleave(capsys, *args, INTERLEAVE_HOME=foundry.root)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-
-def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, foundry):
-    listed = interleave("checkpoints", foundry=foundry)
+    listed = run("checkpoints")
     assert all(name in listed for name in MADE) and "promoted" in listed
     registry = CheckpointRegistry(foundry.home)
     first = registry.rows(MADE[3])[-1]
@@ -140,9 +127,9 @@ def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, found
         registry.folder(MADE[3], first.version), registry.folder(MADE[3], "0123456789ab")
     )
     registry.register(first.model_copy(update={"version": "0123456789ab", "status": "candidate"}))
-    interleave("promote", MADE[3], "0123456789ab", foundry=foundry)
+    run("promote", MADE[3], "0123456789ab")
     assert registry.promoted(MADE[3]).version == "0123456789ab"
-    interleave("rollback", MADE[3], foundry=foundry)
+    run("rollback", MADE[3])
     assert registry.promoted(MADE[3]).version == first.version
 
 

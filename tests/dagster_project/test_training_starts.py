@@ -1,6 +1,5 @@
 """Trainings that start from a model that was not trained here, with prompts of one's own."""
 
-import textwrap
 from pathlib import Path
 
 import dagster as dg
@@ -16,7 +15,7 @@ from inference.backends.checkpoint.agents import checkpoint_agents
 from inference.backends.checkpoint.manifest import read_manifest
 from inference.backends.checkpoint.model import CheckpointSettings
 from inference.roles import qualified_name
-from tests.dagster_project.conftest import TINY_PROFILE, copy_lake
+from tests.dagster_project.conftest import copy_lake, tiny_foundry
 from tests.helpers.fake_launcher import FakeLauncher
 from training.base_model import PACKAGED_MODEL
 from training.registry import CheckpointRegistry
@@ -43,13 +42,9 @@ def prompt(tmp_path):
 
 @pytest.fixture
 def foundry(tmp_path, sample, released, prompt) -> FoundryResource:
-    path = tmp_path / "mine.yaml"
-    sections = f"""
-        training: {{critic_rl: {{start: {{model: {released}}}}}}}
-        curation: {{critic: {{agent_prompt: {prompt}}}}}
-    """
-    path.write_text(textwrap.dedent(TINY_PROFILE) + textwrap.dedent(sections))
-    foundry = FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
+    training = {"critic_rl": {"start": {"model": str(released)}}}
+    curation = {"critic": {"agent_prompt": str(prompt)}}
+    foundry = tiny_foundry(tmp_path, training=training, curation=curation)
     copy_lake(sample, Path(foundry.root))
     export_all(foundry.home, foundry.settings.curation)
     return foundry

@@ -1,17 +1,16 @@
 """`prompts.requests`: users' requests become prompts of the training data."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
-import yaml
 
-from assets.core.foundry import SHARDS, FoundryResource
+from assets.core.foundry import SHARDS
 from assets.trajectories.estimate import estimate
 from dagster_project.run import run_lineage
 from inference.generation.requests import GenerationRequest
 from inference.generation.runner import GenerationRunner
 from interleave_foundry import query
+from tests.dagster_project.conftest import tiny_foundry
 
 pytestmark = pytest.mark.long
 
@@ -20,12 +19,9 @@ SHARD = "requests-0000"
 
 
 @pytest.fixture
-def with_requests(tmp_path, profile, sampled):
+def with_requests(tmp_path, sampled):
     """The same lake, with a profile that trains on requests."""
-    content = yaml.safe_load(Path(profile).read_text()) | {"prompts": {"requests": True}}
-    path = tmp_path / "with_requests.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return FoundryResource(profile=str(path), root=sampled.root)
+    return tiny_foundry(tmp_path, sampled.root, prompts={"requests": True})
 
 
 def generate(foundry, *texts):

@@ -1,8 +1,9 @@
-"""Profiles: what differs at a size, and from a profile that one is based on."""
+"""Profiles: what differs at a size, from the profile of its base, and in one of many processes."""
 
 import re
 
 import pytest
+import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
@@ -60,18 +61,16 @@ def test_a_size_with_another_budget_alone_is_not_reduced(profile, tmp_path):
     assert not reduced(PROFILE.replace("{evaluation: {redraws: 1}}", "{budget: {usd: 5}}"))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ("{small: {}}", "size_changes.small: there is no such size"),
-        ("{demo: {evaluation: {redrawn: 1}}}", "size_changes.demo.evaluation.redrawn"),
-        ("{demo: {evaluation: {redraws: many}}}", "size_changes.demo.evaluation.redraws"),
-    ],
-)
-def test_a_wrong_change_is_named(profile, wrong, message):
-    text = PROFILE.replace("{demo: {evaluation: {redraws: 1}}}", wrong)
-    with pytest.raises(DocumentError, match=message):
-        load_profile(profile(text))
+def test_a_wrong_change_is_named(profile):
+    mistakes = {
+        "{small: {}}": "size_changes.small: there is no such size",
+        "{demo: {evaluation: {redrawn: 1}}}": "size_changes.demo.evaluation.redrawn",
+        "{demo: {evaluation: {redraws: many}}}": "size_changes.demo.evaluation.redraws",
+    }
+    for wrong, message in mistakes.items():
+        load_profile.cache_clear()
+        with pytest.raises(DocumentError, match=message):
+            load_profile(profile(PROFILE.replace("{demo: {evaluation: {redraws: 1}}}", wrong)))
 
 
 def test_a_profile_says_what_differs_from_its_base(profile, tmp_path):
@@ -87,16 +86,67 @@ def test_a_profile_says_what_differs_from_its_base(profile, tmp_path):
     assert load_profile(str(last)).at_size("demo").evaluation.redraws == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("base: nothing", "no profile 'nothing'"),
-        ("base: sketch\nloop: {tmax: 2}", "sized.yaml:2: loop.tmax"),
-        ("base: {file}", "base: name a profile, or the path of a .yaml file, not this one"),
-        ("base: [sketch]", "base: name a profile"),
-    ],
-)
-def test_a_wrong_base_is_named(profile, tmp_path, text, message):
-    file = tmp_path / "sized.yaml"
-    with pytest.raises(FoundryError, match=re.escape(message)):
-        load_profile(profile(text.replace("{file}", str(file))))
+def test_a_wrong_base_is_named(profile, tmp_path):
+    mistakes = {
+        "base: nothing": "no profile 'nothing'",
+        "base: sketch\nloop: {tmax: 2}": "sized.yaml:2: loop.tmax",
+        f"base: {tmp_path / 'sized.yaml'}": "base: name a profile, or the path of a .yaml file",
+        "base: [sketch]": "base: name a profile",
+    }
+    for text, message in mistakes.items():
+        load_profile.cache_clear()
+        with pytest.raises(FoundryError, match=re.escape(message)):
+            load_profile(profile(text))
+
+
+@pytest.fixture
+def hosted(tmp_path):
+    """A profile with limits of its own, and endpoints of providers and of models."""
+    agent = {"model": "m", "endpoints": [{"url": "http://one", "concurrency": 7}]}
+    path = tmp_path / "own.yaml"
+    content = {
+        "base": "sketch",
+        "roles": {"planner": "openai", "generator": "images", "scorer": "gemini"},
+        "openai": {"planner": agent},
+        "images": {"endpoints": [{"url": "http://two", "concurrency": 5}], "generator": agent},
+        "gemini": {"endpoints": [{"key": "A"}, {"key": "B"}], "scorer": {"model": "g"}},
+        "limits": {"generator": 12, "agents": 13, "trajectories_in_flight": 20},
+        "rounds": {"in_flight": 9},
+    }
+    path.write_text(yaml.safe_dump(content))
+    return load_profile(str(path))
+
+
+def limits_of(profile):
+    endpoints = [*profile.gemini.endpoints, *profile.images.endpoints]
+    endpoints += [*profile.openai.planner.endpoints, *profile.images.generator.endpoints]
+    limits = profile.limits
+    counts = (limits.generator, limits.agents, limits.trajectories_in_flight)
+    return [*counts, profile.rounds.in_flight, *(endpoint.concurrency for endpoint in endpoints)]
+
+
+def test_shares_of_processes_add_up_to_the_limits(hosted):
+    for processes in (2, 3, 5):
+        shares = [limits_of(hosted.share(number, processes)) for number in range(processes)]
+        assert [sum(each) for each in zip(*shares, strict=True)] == limits_of(hosted)
+        assert max(shares[0]) - max(shares[-1]) <= 1
+    changed = hosted.share(0, 2).model_dump()
+    sections = ("limits", "rounds", "openai", "images", "gemini")
+    assert [name for name, value in hosted.model_dump().items() if value != changed[name]] == [
+        name for name in hosted.model_dump() if name in sections
+    ]
+    assert hosted.share(0, 2).limits.tries == hosted.limits.tries
+
+
+def test_no_more_processes_than_the_smallest_limit_of_calls_to_endpoints(hosted):
+    assert hosted.most_processes == 7, "both models name endpoints of their own"
+    assert load_profile("sketch").most_processes is None
+
+
+def test_a_process_of_several_has_its_share(tmp_path):
+    alone = FoundryResource(profile="paper", root=str(tmp_path), size="pilot")
+    second = FoundryResource(
+        profile="paper", root=str(tmp_path), size="pilot", processes=5, process=1
+    )
+    assert alone.settings.limits.agents == 64 and second.settings.limits.agents == 13
+    assert second.settings.budget == alone.settings.budget
