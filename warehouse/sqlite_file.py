@@ -27,7 +27,7 @@ class SqliteFile:
         fast_commits: write-ahead log, and one connection until `close`: a commit does not wait for
             the disk, so that a power cut (but no kill) may lose the last ones.
         durable: False: a power cut (but no kill) may damage the file; for what can be made again,
-            whose values are not verified either.
+            whose values are not verified either, and which is emptied if another version made it.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SqliteFile:
         """A transaction that nobody else writes in; an exception rolls it back.
 
         Raises:
-            StorageError: the file is damaged, of another version, or cannot be read or written.
+            StorageError: the file is damaged, made by another version, or cannot be read or written.
         """
         with _storage_errors(self.path):
             if not self._fast_commits:
@@ -90,19 +90,23 @@ class SqliteFile:
 
     def _create_tables(self, connection: sqlite3.Connection) -> None:
         expected = _checksum(list(self._tables))
-        if not _version(connection):
-            with _transaction(connection):
-                if not _version(connection):  # no other process has made them meanwhile
-                    for statement in self._tables:
-                        connection.execute(statement)
-                    if self._durable:
-                        _add_checksums(connection)
-                    connection.execute(f"PRAGMA user_version = {expected}")
-        if _version(connection) != expected:
-            raise StorageError(
-                f"{self.path} was made by another version of Interleave Foundry: move it away and "
-                "start again; a new one is created, without what this one had"
-            )
+        if _version(connection) == expected:
+            return
+        with _transaction(connection):
+            if _version(connection) == expected:  # another process was first
+                return
+            for table in _table_names(connection):
+                if self._durable:
+                    raise StorageError(
+                        f"{self.path} was made by another version of Interleave Foundry: move it "
+                        "away and start again; a new one is created, without what this one had"
+                    )
+                connection.execute(f'DROP TABLE "{table}"')
+            for statement in self._tables:
+                connection.execute(statement)
+            if self._durable:
+                _add_checksums(connection)
+            connection.execute(f"PRAGMA user_version = {expected}")
 
 
 def find_damage(connection: sqlite3.Connection) -> list[str]:
@@ -126,14 +130,18 @@ def _row_checksum(*values: object) -> int:
 
 def _add_checksums(connection: sqlite3.Connection) -> None:
     """An index for each table; the rows of today are believed."""
-    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    for (table,) in tables:
+    for table in _table_names(connection):
         info = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
         columns = ", ".join(f'"{column[1]}"' for column in info)
         connection.execute(
             f'CREATE INDEX "{table}_checksums" ON "{table}" (row_checksum({columns}))'
         )
     connection.execute(f"PRAGMA application_id = {_schema_checksum(connection)}")
+
+
+def _table_names(connection: sqlite3.Connection) -> list[str]:
+    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    return [name for (name,) in names.fetchall()]
 
 
 def _schema_checksum(connection: sqlite3.Connection) -> int:

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import time
-from pathlib import Path
+from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,9 +21,9 @@ from warehouse.images import FRESH_SECONDS
 WEEK = 7 * 86_400
 
 
-def make_old(home: Home, seconds: float = 2 * WEEK) -> None:
+def make_old(home: Home, seconds: float = 2 * WEEK, below: str = "images") -> None:
     then = time.time() - seconds
-    for path in (home.local / "images").rglob("*"):
+    for path in (home.local / below).rglob("*"):
         os.utime(path, (then, then))
 
 
@@ -49,61 +49,30 @@ def test_the_same_on_object_stores(memory_home):
     assert not memory_home.images.exists(lost) and all(map(memory_home.images.exists, names))
 
 
-def write_text(home: Home, sha256: str) -> None:
-    (home.local / "requests").mkdir()
-    (home.local / "requests" / "a.jsonl").write_text(f'{{"images": ["{sha256}"]}}\n')
-
-
-def write_journal(home: Home, sha256: str) -> None:
+def test_whatever_refers_to_an_image_keeps_it(home):
+    names = [home.images.put(picture(number)) for number in range(7)]
+    in_text, in_journal, in_sqlite, in_export, in_requests, in_column, lost = names
+    folders = [home.local / name for name in ("requests", "service", "ablation/lake")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    requests, service, ablation = folders
+    (requests / "a.jsonl").write_text(f'{{"images": ["{in_text}"]}}\n')
     with home.journal("benchmark_judgements", "a") as journal:
-        journal.append({"answer": {"image": sha256}})
+        journal.append({"answer": {"image": in_journal}})
     home.journal("benchmark_judgements", "a").compress()
-
-
-def write_sqlite(home: Home, sha256: str) -> None:
-    (home.local / "service").mkdir()
-    connection = sqlite3.connect(home.local / "service" / "library.sqlite")
-    connection.execute("CREATE TABLE responses (id TEXT, events BLOB)")
-    event = f'{{"image": "{sha256}"}}\n'
-    connection.execute("INSERT INTO responses VALUES ('a', ?)", (b"x" * 9000 + event.encode(),))
-    connection.commit()
-    connection.close()
-
-
-def write_export(home: Home, sha256: str) -> None:
-    target = home.exports / "verl" / "images" / sha256[:2] / f"{sha256}.png"
-    target.parent.mkdir(parents=True)
-    os.link(home.images.url(sha256), target)
-
-
-def write_requests_partition(home: Home, sha256: str) -> None:
-    home.lake.write(ATTEMPTS, [attempt(0, image=sha256)], "_requests-2026")
-
-
-def write_nested_column(home: Home, sha256: str) -> None:
-    rows = [{"id": 1, "found": [{"text": f"see {sha256}", "number": 2}], "bytes": b"\x00"}]
-    folder = home.local / "ablation" / "lake"
-    folder.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows), folder / "a.parquet")
-
-
-@pytest.mark.parametrize(
-    "refer",
-    [
-        write_text,
-        write_journal,
-        write_sqlite,
-        write_export,
-        write_requests_partition,
-        write_nested_column,
-    ],
-)
-def test_whatever_refers_to_an_image_keeps_it(home, refer):
-    name, lost = home.images.put(picture(1)), home.images.put(picture(2))
-    refer(home, name)
+    with closing(sqlite3.connect(service / "library.sqlite")) as connection, connection:
+        event = b"x" * 9000 + f'{{"image": "{in_sqlite}"}}\n'.encode()
+        connection.execute("CREATE TABLE responses (id TEXT, events BLOB)")
+        connection.execute("INSERT INTO responses VALUES ('a', ?)", (event,))
+    export = home.exports / "verl" / "images" / in_export[:2] / f"{in_export}.png"
+    export.parent.mkdir(parents=True)
+    os.link(home.images.url(in_export), export)
+    home.lake.write(ATTEMPTS, [attempt(0, image=in_requests)], "_requests-2026")
+    rows = [{"id": 1, "found": [{"text": f"see {in_column}", "number": 2}], "bytes": b"\x00"}]
+    pq.write_table(pa.Table.from_pylist(rows), ablation / "a.parquet")
     make_old(home)
     assert collect(home) == ["image"]
-    assert home.images.exists(name) and not home.images.exists(lost)
+    assert [name for name in names if not home.images.exists(name)] == [lost]
 
 
 def test_a_file_that_cannot_be_searched_stops_it(home):
@@ -150,7 +119,7 @@ def test_a_packed_image_that_is_stored_again_is_not_lost_with_its_pack(home):
     forget(home, names)
     make_old(home, FRESH_SECONDS + 60)
     home.images.put(picture(1))
-    make_packs_old(home)
+    make_old(home, below="images/packs")
     collect(home)
     assert [home.images.exists(name) for name in names] == [False, True, False, False]
 
@@ -185,9 +154,3 @@ def forget(home: Home, names: list[str]) -> None:
     home.lake.write(ATTEMPTS, [ATTEMPTS.row.model_validate(row) for row in rows], SHARD)
     for asset in ("plans", "trajectories"):
         home.journal(asset, SHARD).remove()
-
-
-def make_packs_old(home: Home) -> None:
-    then = time.time() - 2 * WEEK
-    for name in packs(home):
-        os.utime(Path(home.images.packs.packs.url(name)), (then, then))

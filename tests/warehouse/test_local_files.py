@@ -102,6 +102,9 @@ def test_files_that_are_damaged_or_of_another_version_are_named_with_a_remedy(tm
     assert words(SqliteFile(path, CREATE)) == ["a;b"]
     with pytest.raises(StorageError, match=r"words\.sqlite was made by another .*: move it away"):
         words(SqliteFile(path, [*CREATE, "CREATE TABLE lengths (length INTEGER)"]))
+    add(SqliteFile(path, CREATE), "c")
+    assert words(SqliteFile(path, CREATE)) == ["a;b", "c"]
+    assert words(SqliteFile(path, [*CREATE, "CREATE TABLE x (x)"], durable=False)) == ["a;b"]
     path.write_bytes(b"not a database" * 100)
     with pytest.raises(StorageError, match=r"words\.sqlite is damaged .*: move it away"):
         words(SqliteFile(path, CREATE))
