@@ -43,7 +43,7 @@ class SqliteFile:
         """A transaction that nobody else writes in; an exception rolls it back.
 
         Raises:
-            StorageError: the file is damaged, made by another version, or cannot be read or written.
+            StorageError: the file is damaged, of another version, or cannot be read or written.
         """
         with _storage_errors(self.path):
             if not self._fast_commits:
