@@ -13,7 +13,7 @@ import dagster as dg
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
 from assets.evaluation.items import pack_name
-from assets.evaluation.variants import newest_system, system_in_use
+from assets.evaluation.systems import newest_system, system_in_use
 from assets.prompts.assets import shard_names, trajectory_shards
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.rounds import RoundPlan, record_plan, record_state, recorded_rounds, states

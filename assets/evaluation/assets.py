@@ -64,15 +64,8 @@ from .runner import (
     joined,
     store_comparison,
 )
-from .variants import (
-    SEED,
-    VARIANTS,
-    System,
-    Variant,
-    candidate_systems,
-    is_system_variant,
-    reference_systems,
-)
+from .systems import System, candidate_systems, is_system_variant, reference_systems
+from .variants import SEED, VARIANTS, Variant
 
 
 def ablation_variants(foundry: FoundryResource) -> list[Variant]:

@@ -2,7 +2,7 @@
 
 What serves is a system of planner and critic, and what was evaluated is what is promoted: the
 newest two together, or one of them with the promoted other. Systems are compared item by item on
-the pack's development items, metric by metric with the best system ever promoted (`variants.py`);
+the pack's development items, metric by metric with the best system ever promoted (`systems.py`);
 the intervals are clustered by request. A system is
 
 - accepted if every difference is shown to be above minus the metric's `training.promotion_margin`
@@ -35,14 +35,8 @@ from ..core.statistics import Interval, Observation, Values, paired_difference
 from .items import pack_name, promotion_benchmark
 from .metrics import observation_of
 from .settings import EvaluationSettings
-from .variants import (
-    CANDIDATE,
-    System,
-    candidate_systems,
-    newest_system,
-    reference_systems,
-    system_in_use,
-)
+from .systems import System, candidate_systems, newest_system, reference_systems, system_in_use
+from .variants import CANDIDATE
 
 METRICS = tuple(PromotionMargins.model_fields)
 # By metric.

@@ -1,34 +1,23 @@
 """Settings: variants, numbers of held-out items, and confidence intervals."""
 
-from typing import Annotated, Literal, TypeVar, get_args
+from typing import Annotated, TypeVar
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from inference.backends.factory import ChatBackend
 from inference.backends.providers.settings import JudgeModel, RubricModel
 from schemas.yaml_config import ConfigModel
 
-VariantName = Literal[
-    "generator_only",
-    "oracle_gemini",
-    "oracle_gpt",
-    "base",
-    "untrained",
-    "planner_sft",
-    "full_sft",
-    "sft_on_rl_labels",
-    "rl_no_step",
-    "rl_no_accuracy",
-    "full_rl",
-    "full_sft_sampled",
-    "full_rl_sampled",
-    "one_agent",
-    "unfiltered",
-    "t_max_1",
-    "t_max_3",
-    "t_max_5",
-]
+from .variants import VARIANTS
 
+
+def _known(name: str) -> str:
+    if name not in VARIANTS:
+        raise ValueError(f"no variant {name}; there are: {', '.join(VARIANTS)}")
+    return name
+
+
+VariantName = Annotated[str, AfterValidator(_known)]
 Value = TypeVar("Value")
 
 
@@ -55,7 +44,7 @@ class AblationSettings(ConfigModel):
     """The asset `ablation`: variants that are trained and evaluated once per training seed."""
 
     variants: tuple[VariantName, ...] = Field(
-        get_args(VariantName),
+        tuple(VARIANTS),
         min_length=1,
         description="Variants that are trained and evaluated; relations of others are not "
         "measured. Oracles are left out where the profile's section of the provider has not that "

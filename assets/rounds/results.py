@@ -13,15 +13,8 @@ from ..core.plotting import ACCENT, BAD, GOOD, OTHER, figure_png, new_figure
 from ..core.statistics import clustered_interval, paired_difference
 from ..evaluation.items import PARTS, benchmark_name, pack_name, promotion_benchmark
 from ..evaluation.promotion import assess_candidates, values_by_system
-from ..evaluation.variants import (
-    CANDIDATE,
-    NEW_CRITIC,
-    NEW_PLANNER,
-    PROMOTED,
-    System,
-    newest_system,
-    system_in_use,
-)
+from ..evaluation.systems import System, newest_system, system_in_use
+from ..evaluation.variants import CANDIDATE, NEW_CRITIC, NEW_PLANNER, PROMOTED
 from ..prompts.rounds import RoundPlan, round_home
 from .data import row_counts
 from .safeguards import diversity

@@ -11,7 +11,7 @@ from assets.checkpoints.recipes import planner_sft
 from assets.core.foundry import FoundryResource
 from assets.core.node import NODES
 from assets.curation.exports.publisher import export_all
-from assets.evaluation.variants import newest_system
+from assets.evaluation.systems import newest_system
 from dagster_project import retraining
 from dagster_project.definitions import ASSETS, CHECKS, definitions
 from dagster_project.stage_runner import QUIET

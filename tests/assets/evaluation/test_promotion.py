@@ -5,7 +5,8 @@ import pytest
 from assets.core.statistics import Observation
 from assets.evaluation.promotion import METRICS, Rules, assess, choose, decide, values_by_system
 from assets.evaluation.settings import EvaluationSettings
-from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER, System
+from assets.evaluation.systems import System
+from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER
 from schemas.training import CRITIC, PLANNER, EvaluationRow
 from training.settings import PromotionMargins, TrainingSettings
 

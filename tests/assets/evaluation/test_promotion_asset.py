@@ -10,15 +10,14 @@ from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
 from assets.evaluation.assets import evaluation_variants
 from assets.evaluation.promotion import METRICS
-from assets.evaluation.variants import (
-    NEW_CRITIC,
-    NEW_PLANNER,
+from assets.evaluation.systems import (
     System,
     candidate_systems,
     newest_system,
     reference_systems,
     system_in_use,
 )
+from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER
 from dagster_project.definitions import ASSETS
 from inference.backends.checkpoint.manifest import RECORD
 from schemas.training import CRITIC, EVALUATIONS, PLANNER, EvaluationRow
