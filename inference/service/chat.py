@@ -30,7 +30,7 @@ from .accepted_values import (
     Verbosity,
 )
 from .openapi import describe_body, describe_response
-from .request_parsing import (
+from .request_models import (
     MAX_ITEMS,
     ContentPart,
     ConversationRequest,

@@ -19,7 +19,7 @@ from warehouse import EncodedImage
 from ..http.errors import APIError, validate
 from .accepted_values import NO_MASK, TOOL_TYPE, Choices, ImageSettings, Only
 from .openapi import describe_body, describe_response
-from .request_parsing import ConversationTurn, ImageRef, Json, RequestOptions, Seed
+from .request_models import ConversationTurn, ImageRef, Json, RequestOptions, Seed
 from .response_store import PlanRequirements
 from .responses.response_builder import ResponseBuilder, closing_text
 from .run import GenerationRun

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from pydantic import BaseModel, create_model
 from pydantic.json_schema import models_json_schema
 
-from .request_parsing import Json
+from .request_models import Json
 from .responses.generation_model import GenerationModel
 
 Models = tuple[type[BaseModel], ...]

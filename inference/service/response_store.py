@@ -17,7 +17,7 @@ from warehouse.sqlite_file import SqliteFile
 
 from ..events import PlanReady, RunEvent, TrajectoryFailed, load_events
 from ..generation.requests import GenerationRequest, dump_request, load_request
-from .request_parsing import Json
+from .request_models import Json
 from .settings import RetentionSettings
 
 FILE = "service/library.sqlite"

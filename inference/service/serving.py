@@ -25,7 +25,8 @@ from ..http.body_reader import BodyReader
 from ..http.errors import APIError, Model, bad_request
 from ..http.server import run_while_connected
 from .request_manager import RequestManager
-from .request_parsing import DEFAULT_MODEL, Json, RequestParser
+from .request_models import Json
+from .request_parsing import DEFAULT_MODEL, RequestParser
 from .response_store import PlanRequirements, StoredResponse
 from .run import GenerationRun
 from .settings import ServiceSettings

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from schemas.generations import GenerationStatus
 from schemas.trajectories import ModelCallRow
 
-from ..request_parsing import Json
+from ..request_models import Json
 
 _AGENTS = ("planner", "critic")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from warehouse import ImageStore
 
 from ...events import LazyImage
-from ..request_parsing import Json
+from ..request_models import Json
 from ..response_store import StoredResponse
 from ..serving import Order, Page, page_of
 from .protocol import InputImage, InputImageCall, Item, ItemReference, Part, item_param, part_param

@@ -14,7 +14,7 @@ from ..accepted_values import (
     TextSettings,
     ToolCalls,
 )
-from ..request_parsing import (
+from ..request_models import (
     MAX_ITEMS,
     Base64Image,
     ContentPart,

@@ -12,7 +12,7 @@ from ...events import (
 )
 from ...generation.trajectory_view import StepView, TrajectoryView, status_of
 from ..accepted_values import ImageTool
-from ..request_parsing import Json
+from ..request_models import Json
 from ..response_store import StoredResponse
 from .generation_model import (
     GenerationModel,

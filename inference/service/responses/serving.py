@@ -18,7 +18,8 @@ from ...generation.requests import GenerationRequest
 from ...http.errors import APIError, bad_request, not_found
 from ..files import FileStore
 from ..openapi import describe_body, describe_response
-from ..request_parsing import ConversationTurn, ImageRef, Json, RequestOptions, current_turn
+from ..request_models import ConversationTurn, ImageRef, Json, RequestOptions
+from ..request_parsing import current_turn
 from ..run import GenerationRun
 from ..serving import JSON, Deleted, GenerationServing, Order, Page, load_images, owner_of
 from .input_items import WITH_IMAGES, items_to_store, list_items

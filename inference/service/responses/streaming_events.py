@@ -23,7 +23,7 @@ from ...events import (
     StepStarted,
 )
 from ...generation.trajectory_view import StepView
-from ..request_parsing import Json
+from ..request_models import Json
 from ..response_store import StoredResponse
 from .generation_model import AttemptModel, SimulationModel
 from .response_builder import ResponseBuilder, text_part
