@@ -25,10 +25,6 @@ _REPORT_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-_COLUMNS = [
-    *("benchmark", "system", "judge", "metric", "value", "low", "high"),
-    *("items", "of_items", "unscored", "evaluated_at"),
-]
 
 
 class BenchmarkRunSummary(BaseModel):
@@ -46,6 +42,9 @@ class BenchmarkRunSummary(BaseModel):
     of_items: int = Field(description="Items that the benchmark has")
     unscored: float = Field(description="Share of the items for which a metric is missing")
     evaluated_at: AwareDatetime
+
+
+_COLUMNS = [name for name in BenchmarkRunSummary.model_fields if name != "name"]
 
 
 class BenchmarkRunList(BaseModel):

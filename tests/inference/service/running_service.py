@@ -29,6 +29,7 @@ from schemas import FoundryError
 from warehouse import EncodedImage, Home
 
 SNOWMAN = "Show how to build a snowman in 4 steps"
+REDRAWN = "Show in 4 pictures how to build a snowman"  # 3 rejected attempts with the default seed
 HOUSE = "A red house beside a tree"
 TLS = ssl.create_default_context()  # once: to read certificates takes longer than a request
 OWN_EVENTS = {"Interleave-Events": "true"}  # the header that asks for `interleave.*`

@@ -15,7 +15,6 @@ BROWSER = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install Debian's `chromium`"),
 ]
-SNOWMAN = "Show in 4 pictures how to build a snowman"  # 3 rejected attempts with the default seed
 
 
 @contextmanager

@@ -4,10 +4,9 @@ import re
 
 from playwright.sync_api import Locator, expect
 
-from tests.inference.service.running_service import running_service
+from tests.inference.service.running_service import REDRAWN, running_service
 from tests.inference.service.studio.studio_page import (
     BROWSER,
-    SNOWMAN,
     create,
     finished_story,
     is_wider_than_screen,
@@ -62,7 +61,7 @@ def test_nothing_is_wider_than_a_phone(browser, studio):
         create(page, LONG_WORD)
         page.get_by_text("Show the whole request").click()
         assert not is_wider_than_screen(page)
-        create(page, SNOWMAN).locator(".frame img").last.click()
+        create(page, REDRAWN).locator(".frame img").last.click()
         assert page.get_by_role("dialog").bounding_box()["width"] <= 360
         expect(page.get_by_role("button", name="Close")).to_be_in_viewport()
         page.keyboard.press("Escape")
@@ -70,7 +69,7 @@ def test_nothing_is_wider_than_a_phone(browser, studio):
         assert not is_wider_than_screen(page)
         page.get_by_role("link", name="History").click()
         expect(page.get_by_role("link", name="Draw a house …")).to_be_visible()
-        story = page.get_by_role("list", name="Responses").get_by_role("link", name=SNOWMAN).first
+        story = page.get_by_role("list", name="Responses").get_by_role("link", name=REDRAWN).first
         expect(story).to_be_visible()
         assert not is_wider_than_screen(page)
         story.click()
@@ -92,7 +91,7 @@ def test_everything_works_by_keyboard(page):
     go_to(page.get_by_role("link", name="Skip to the content"))
     go_to(page.get_by_role("link", name="History"))
     go_to(request_field(page))
-    page.keyboard.type(SNOWMAN)
+    page.keyboard.type(REDRAWN)
     page.keyboard.press("Enter")
     story = finished_story(page)
     go_to(page.locator("#settings > summary"))
@@ -117,7 +116,7 @@ def test_every_text_has_enough_contrast(page):
 
     unfold_all(page)
     check()
-    create(page, SNOWMAN)
+    create(page, REDRAWN)
     unfold_all(page)
     check()
     create(page, "hello")
@@ -131,7 +130,7 @@ def test_a_key_is_requested_where_it_is_required(browser, tmp_path):
     ):
         dialog = page.get_by_role("dialog")
         key = dialog.get_by_label("API key")
-        request_field(page).fill(SNOWMAN)
+        request_field(page).fill(REDRAWN)
         request_field(page).press("Enter")
         expect(dialog).to_be_visible()
         page.keyboard.press("Escape")

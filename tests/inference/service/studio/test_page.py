@@ -15,6 +15,7 @@ from inference.service.settings import RequestLimits
 from tests.helpers.browser import open_tab
 from tests.inference.scripted_world import tiny_image
 from tests.inference.service.running_service import (
+    REDRAWN,
     Barrier,
     CountingGenerator,
     running_service,
@@ -23,7 +24,6 @@ from tests.inference.service.running_service import (
 )
 from tests.inference.service.studio.studio_page import (
     BROWSER,
-    SNOWMAN,
     create,
     finished_story,
     is_wider_than_screen,
@@ -63,7 +63,7 @@ ANIMATIONS = "document.getAnimations().length"
 
 
 def test_a_sequence_is_watched_unfolded_enlarged_and_downloaded(page, tmp_path):
-    story = create(page, SNOWMAN)
+    story = create(page, REDRAWN)
     _check_steps(page, story)
     step = story.locator(".step").nth(2)
     reasoning = step.get_by_text("The step failed.")
@@ -124,11 +124,11 @@ def _check_downloads(page: Page, story: Locator, folder) -> None:
         files[name] = folder / download.value.suggested_filename
         download.value.save_as(files[name])
     page.goto(files["HTML page"].as_uri())
-    expect(page.get_by_role("heading", name=SNOWMAN)).to_be_visible()
+    expect(page.get_by_role("heading", name=REDRAWN)).to_be_visible()
     expect(page.get_by_text("Roll a big ball of snow.").first).to_be_visible()
     image = page.get_by_role("img").first
     assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 90
-    assert files["Markdown"].read_text().startswith(f"# {SNOWMAN}")
+    assert files["Markdown"].read_text().startswith(f"# {REDRAWN}")
     names = zipfile.ZipFile(files["ZIP with images"]).namelist()
     assert "story.html" in names and len([name for name in names if name.endswith(".png")]) == 7
 
@@ -148,21 +148,21 @@ def test_examples_fill_the_form(page):
 
 def test_earlier_stories_are_searched_opened_and_reused(page):
     create(page, "Draw the life cycle of an orange butterfly")
-    words = create(page, SNOWMAN).locator(".words").all_text_contents()
+    words = create(page, REDRAWN).locator(".words").all_text_contents()
     page.get_by_role("link", name="History").click()
     expect(page.get_by_role("heading", name="History")).to_be_focused()
     stories = page.get_by_role("list", name="Responses")
     expect(stories.get_by_role("link", name="butterfly")).to_have_count(1)
-    page.get_by_role("searchbox", name="Search").fill("SNOWMAN pictures")
+    page.get_by_role("searchbox", name="Search").fill("REDRAWN pictures")
     expect(stories.get_by_role("link", name="butterfly")).to_have_count(0)
     cover = stories.locator("img").first
     expect(cover).to_have_attribute("src", re.compile("^data:image/png"))
-    stories.get_by_role("link", name=SNOWMAN).first.click()
+    stories.get_by_role("link", name=REDRAWN).first.click()
     stored = finished_story(page)
     assert stored.locator(".words").all_text_contents() == words == picture_texts(stored)
     expect(stored.locator(".rejected:visible")).to_have_count(2)
     page.get_by_role("button", name="Edit request").click()
-    expect(request_field(page)).to_have_value(SNOWMAN)
+    expect(request_field(page)).to_have_value(REDRAWN)
     page.go_back()
     page.get_by_role("button", name="Run again").click()
     again = page.locator("#stage article")
@@ -199,7 +199,7 @@ def test_two_settings_are_compared_side_by_side(page):
         expect(setting.get_by_label("Maximum attempts per step")).to_have_accessible_description(
             re.compile("T_max")
         )
-    request_field(page).fill(SNOWMAN)
+    request_field(page).fill(REDRAWN)
     page.get_by_role("button", name="Create", exact=True).click()
     first, second = (page.get_by_role("article").nth(number) for number in (0, 1))
     expect(first.get_by_text("4 images drawn, 1 rejected.")).to_be_visible()
@@ -217,7 +217,7 @@ def test_running_story_is_followed_and_cancelled(browser, tmp_path):
         running_service(home, sketch_roles(home, generator=held)) as service,
         open_page(browser, service.url) as page,
     ):
-        request_field(page).fill(SNOWMAN)
+        request_field(page).fill(REDRAWN)
         page.get_by_role("button", name="Create", exact=True).click()
         steps = page.locator(".step")
         expect(steps.nth(1).get_by_text("Accepted")).to_be_visible()
@@ -237,14 +237,14 @@ def test_running_story_is_followed_and_cancelled(browser, tmp_path):
         expect(page.get_by_role("button", name="Create", exact=True)).to_be_focused()
         wait_until(lambda: barrier.cancelled and not barrier.waiting)
         page.get_by_role("link", name="History").click()
-        expect(page.get_by_role("listitem").filter(has_text=SNOWMAN)).to_contain_text("Cancelled")
+        expect(page.get_by_role("listitem").filter(has_text=REDRAWN)).to_contain_text("Cancelled")
 
 
 def _follow_in_another_tab(page: Page) -> None:
     """Open the running story in a second tab."""
     tab = page.context.browser.new_page()
     tab.goto(page.url.partition("#")[0] + "#/generations")
-    tab.get_by_role("link", name=SNOWMAN).click()
+    tab.get_by_role("link", name=REDRAWN).click()
     expect(tab.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
     tab.close()
 
@@ -334,7 +334,7 @@ def test_settings_are_those_of_the_service_and_impossible_ones_have_a_reason(pag
     expect(settings.get_by_label("Agents")).to_be_hidden()
     expect(page.get_by_role("button", name="Compare agents")).to_be_hidden()
     settings.get_by_label("Maximum steps").fill("2")
-    expect(create(page, SNOWMAN)).to_contain_text("4 steps, more than max_steps = 2")
+    expect(create(page, REDRAWN)).to_contain_text("4 steps, more than max_steps = 2")
     page.get_by_role("link", name="Create").click()
     settings.get_by_label("Maximum steps").fill("")
     attempts.fill("21")  # the service allows 20
@@ -352,7 +352,7 @@ def test_agents_are_compared_side_by_side(browser, tmp_path):
         running_service(home, roles, by_critic=by_critic) as service,
         open_page(browser, service.url, 1280, 900) as page,
     ):
-        request_field(page).fill(SNOWMAN)
+        request_field(page).fill(REDRAWN)
         page.get_by_role("button", name="Compare agents").click()
         base, rl = (page.get_by_role("article").nth(number) for number in (0, 1))
         expect(base.get_by_text("7 images drawn, 3 rejected.")).to_be_visible()
@@ -365,7 +365,7 @@ def test_agents_are_compared_side_by_side(browser, tmp_path):
         assert not is_wider_than_screen(page)
         page.get_by_role("link", name="History").click()
         expect(page.locator(".story-list").get_by_text("RL", exact=True)).to_be_visible()
-        page.get_by_role("link", name=SNOWMAN).first.click()
+        page.get_by_role("link", name=REDRAWN).first.click()
         page.get_by_role("button", name="Run again").click()
         result = page.locator("#stage article")
         expect(result).to_have_count(1)  # the comparison is there until the form is shown again

@@ -9,8 +9,9 @@ from playwright.sync_api import expect
 
 from tests.helpers.browser import open_tab
 from tests.helpers.ports import free_port
+from tests.inference.service.running_service import REDRAWN
 from tests.inference.service.serve_command import serving
-from tests.inference.service.studio.studio_page import BROWSER, SNOWMAN, request_field
+from tests.inference.service.studio.studio_page import BROWSER, request_field
 
 pytestmark = [*BROWSER, pytest.mark.long]
 
@@ -36,7 +37,7 @@ def test_request_continues_on_a_restarted_service(browser, tmp_path, number):
         with serving(tmp_path / "home", *options) as (process, _):
             page.goto(f"http://127.0.0.1:{port}")
             expect(page.get_by_role("button", name="Science")).to_be_attached()
-            request_field(page).fill(SNOWMAN)
+            request_field(page).fill(REDRAWN)
             request_field(page).press("Enter")
             expect(page.locator(".step").first.get_by_text("Accepted")).to_be_visible()
             process.send_signal(number)

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.inference.service.running_service import (
+    REDRAWN,
     Barrier,
     BlockedPlanner,
     CountingGenerator,
@@ -16,7 +17,6 @@ from tests.inference.service.running_service import (
 )
 from tests.inference.service.studio.studio_page import (
     BROWSER,
-    SNOWMAN,
     create,
     finished_story,
     open_page,
@@ -58,7 +58,7 @@ def follow_up(story: Locator, text: str) -> None:
 
 def test_a_reload_and_forward_join_what_is_running(held):
     page, barrier = held
-    submit(page, SNOWMAN)
+    submit(page, REDRAWN)
     third = page.locator(".step").nth(2)
     expect(third.get_by_text("Drawing …")).to_be_visible()
     page.get_by_role("link", name="Step 2: A nose").click()
@@ -81,7 +81,7 @@ def test_a_reload_and_forward_join_what_is_running(held):
 
 def test_who_joined_can_stop_it(held):
     page, barrier = held
-    submit(page, SNOWMAN)
+    submit(page, REDRAWN)
     expect(page.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
     page.reload()
     page.get_by_role("button", name="Stop").click()
@@ -93,7 +93,7 @@ def test_what_is_not_stored_is_cancelled_when_the_page_is_closed(held):
     page, barrier = held
     page.get_by_text("Settings", exact=True).click()
     page.get_by_label("Store the result").uncheck()
-    submit(page, SNOWMAN)
+    submit(page, REDRAWN)
     expect(page.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
     page.get_by_role("link", name="History").click()
     expect(page.get_by_text("1 response", exact=True)).to_be_visible()

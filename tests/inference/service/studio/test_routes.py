@@ -12,8 +12,7 @@ from inference.generation.requests import GenerationRequest
 from inference.http.auth import Keys
 from inference.service.response_store import StoredResponse
 from inference.service.studio.router import STATIC_FOLDER
-from tests.inference.service.running_service import SNOWMAN, error_of, running_service
-from tests.inference.service.studio.studio_page import SNOWMAN as REDRAWN
+from tests.inference.service.running_service import REDRAWN, SNOWMAN, error_of, running_service
 from warehouse import EncodedImage, Home
 
 KEYS = ("mine", "yours")
