@@ -92,7 +92,7 @@ def notify_alerts(settings: NotificationSettings, spending: SpendingFile) -> lis
         FoundryError: names the channels that failed.
     """
     sent, problems = list[str](), list[str]()
-    if not spending.exists:
+    if not spending.path.exists():
         return sent
     with spending.delivering():
         for name, send in _channels(settings).items():

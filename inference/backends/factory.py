@@ -29,7 +29,7 @@ from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
 from .backend import SECTIONS, BackendSettings, backends_of, load_sections
 from .checkpoint.backend import CheckpointBackend
-from .checkpoint.manifest import AgentRole, Answers, resolve
+from .checkpoint.manifest import AgentRole, Answers
 from .providers.api import ApiSettings
 from .providers.settings import BudgetSettings, ChatModel, EndpointSettings, Price, RemoteModel
 
@@ -191,12 +191,7 @@ class BackendsBase(ConfigModel):
         """`agent` where a server has the role, with answers of any kind."""
         from .checkpoint.agents import served_agent
 
-        name = self.trained_server(role)
-        assert name is not None
-        server = cast(AgentServer, self.servers[name])
-        folder = resolve(reference, role, home)
-        prompts = self.section(CheckpointBackend).agent_prompts
-        return served_agent(role, folder, name, server, home, prompts, answers)
+        return served_agent(role, reference, self, home, answers)
 
     def trained_server(self, role: Role) -> str | None:
         """Name of the server of trained agents of a role; None: they run in this process."""

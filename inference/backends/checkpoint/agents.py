@@ -3,7 +3,7 @@
 See `inference/roles.py`; they are prompted as they were trained.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,12 +17,13 @@ from ...calls.hashing import stable_hash
 from ...roles import Plan, PlanRequest, UnusableAnswerError, Verdict
 from ...servers.instance import ServerInstance
 from ...servers.settings import AgentServer, ServerSpec
+from ..backend import Backends
 from ..openai.backend import OpenAISettings
 from ..providers.factory import remote_agents
 from ..providers.settings import AgentModel, EndpointSettings
 from .constrained import FORM_TOKENS
 from .encoding import AgentQuery, Decoding
-from .manifest import AgentRole, Answers, CheckpointError, PromptName, read_manifest, resolve
+from .manifest import AgentRole, Answers, CheckpointError, read_manifest, resolve
 from .model import CheckpointModel, CheckpointSettings
 
 _Answer = TypeVar("_Answer")
@@ -135,24 +136,24 @@ def _folder(role: AgentRole, settings: CheckpointSettings, home: Home) -> Path:
 
 
 def served_agent(
-    role: AgentRole,
-    folder: Path,
-    name: str,
-    server: AgentServer,
-    home: Home,
-    foreign_prompts: Mapping[PromptName, str],
-    answers: Answers = "usual",
+    role: AgentRole, reference: str, backends: Backends, home: Home, answers: Answers
 ) -> Any:
-    """The agent of a checkpoint's folder, at a server of the profile, which the first call starts.
+    """An agent at the server of a profile that has its role, which the first call starts.
 
     Raises:
         CheckpointError: there is no such checkpoint, or it was not trained for the role.
     """
-    manifest = read_manifest(folder, foreign_prompts)
+    name = backends.trained_server(role)
+    server: AgentServer = backends.servers[name]
+    folder = resolve(reference, role, home)
+    manifest = read_manifest(folder, backends.checkpoint.agent_prompts)
     manifest.check_role(role)
-    source = str(folder.absolute())
     spec = ServerSpec(
-        name=name, model=source, root=home.root, settings=server, served_as=manifest.identity
+        name=name,
+        model=str(folder.absolute()),
+        root=home.root,
+        settings=server,
+        served_as=manifest.identity,
     )
     endpoint = EndpointSettings(server=name, concurrency=server.concurrency)
     fields = manifest.prompting(role, answers)

@@ -5,9 +5,11 @@ of them in use, whatever is killed. The column `status` of the table `checkpoint
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from warehouse import Home
 
@@ -29,6 +31,9 @@ class RegistryEvent:
     why: str
     system: Mapping[str, str] = field(default_factory=dict)
     means: Mapping[str, float] = field(default_factory=dict)
+
+
+_EVENT = TypeAdapter(RegistryEvent)
 
 
 def history(home: Home, name: str) -> list[RegistryEvent]:
@@ -75,10 +80,4 @@ def _records(home: Home) -> list[Any]:
 
 def _history(name: str, records: Iterable[Any]) -> list[RegistryEvent]:
     own = ({**r, "version": r["versions"][name]} for r in records if name in r["versions"])
-    return [_event(content) for content in own]
-
-
-def _event(content: Mapping[str, Any]) -> RegistryEvent:
-    names = (each.name for each in fields(RegistryEvent))
-    known = {name: content[name] for name in names if name in content}
-    return RegistryEvent(**{**known, "at": datetime.fromisoformat(content["at"])})
+    return [_EVENT.validate_python(content) for content in own]

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +40,7 @@ _CREATE_TABLES = (
     "CREATE TABLE delivered (usd REAL NOT NULL, share REAL NOT NULL, channel TEXT NOT NULL, "
     "PRIMARY KEY (usd, share, channel))",
 )
+_ADD_ALERT = "INSERT OR IGNORE INTO alerts VALUES (?, ?, ?, ?)"
 _TOTALS = "SELECT (SELECT usd FROM spent), (SELECT coalesce(sum(usd), 0) FROM reserved)"
 _PENDING = """\
 SELECT usd, share, spent, at FROM alerts WHERE NOT EXISTS (
@@ -79,28 +80,22 @@ class SpendingFile:
     """The file of a home; all processes share it, and every use is a transaction."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._file = SqliteFile(path, _CREATE_TABLES)
 
     @classmethod
     def of(cls, home: Home) -> "SpendingFile":
         return cls(home.local / SPENDING_FILE)
 
-    @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        with self._file.transaction() as connection:
-            yield connection
-
-    @property
-    def exists(self) -> bool:
-        """Whether anything was ever booked."""
-        return self._file.path.exists()
+    def transaction(self) -> AbstractContextManager[Connection]:
+        return self._file.transaction()
 
     def read(self) -> Spending | None:
         """None: nothing was ever booked."""
-        if not self.exists:
+        if not self.path.exists():
             return None
         with self.transaction() as connection:
-            spent, reserved = totals(connection)
+            spent, reserved = connection.execute(_TOTALS).fetchone()
             rows = connection.execute("SELECT usd, share, spent, at FROM alerts ORDER BY at, share")
             return Spending(spent, reserved, tuple(BudgetAlert(*row) for row in rows))
 
@@ -111,9 +106,8 @@ class SpendingFile:
         Raises:
             StorageError: another process delivers them.
         """
-        lock = self._file.path.with_suffix(".lock")
         busy = StorageError("another process delivers the alerts of this budget")
-        with exclusive_lock(lock, busy):
+        with exclusive_lock(self.path.with_suffix(".lock"), busy):
             yield
 
     def pending(self, channel: str) -> list[BudgetAlert]:
@@ -125,27 +119,6 @@ class SpendingFile:
         with self.transaction() as connection:
             row = (alert.usd, alert.share, channel)
             connection.execute("INSERT OR IGNORE INTO delivered VALUES (?, ?, ?)", row)
-
-
-def totals(connection: Connection) -> tuple[float, float]:
-    """USD that are spent and reserved."""
-    spent, reserved = connection.execute(_TOTALS).fetchone()
-    return spent, reserved
-
-
-def record_alerts(connection: Connection, usd: float, shares: Sequence[float]) -> list[BudgetAlert]:
-    """Record the shares of a budget that are reached now; returns those that are new."""
-    spent, _ = totals(connection)
-    reached = [BudgetAlert(usd, share, spent, time.time()) for share in shares]
-    return [
-        alert
-        for alert in reached
-        if alert.spent >= alert.share * usd
-        and connection.execute(
-            "INSERT OR IGNORE INTO alerts VALUES (?, ?, ?, ?)",
-            (alert.usd, alert.share, alert.spent, alert.at),
-        ).rowcount
-    ]
 
 
 _POLL_SECONDS = 0.1
@@ -163,7 +136,7 @@ class Reservation:
     cost: float = 0.0
 
 
-class Budget:
+class Budget(SpendingFile):
     """`usd` for the calls of a home, of which none takes longer than `max_call_seconds`.
 
     `path`: the local SQLite file that all processes share. `alert_at`: shares at which an alert is
@@ -173,7 +146,8 @@ class Budget:
     def __init__(
         self, path: Path, usd: float, max_call_seconds: float, alert_at: Sequence[float] = ()
     ) -> None:
-        self._file, self.usd = SpendingFile(path), usd
+        super().__init__(path)
+        self.usd = usd
         self._max_call_seconds, self._alert_at = max_call_seconds, alert_at
 
     @asynccontextmanager
@@ -207,10 +181,16 @@ class Budget:
     @contextmanager
     def _booking(self) -> Iterator[Connection]:
         """A transaction that may spend; the alerts that it causes are logged once it is stored."""
-        with self._file.transaction() as connection:
+        new = []
+        with self.transaction() as connection:
             yield connection
-            alerts = record_alerts(connection, self.usd, self._alert_at)
-        for alert in alerts:
+            spent, _ = connection.execute(_TOTALS).fetchone()
+            for share in (each for each in self._alert_at if spent >= each * self.usd):
+                alert = BudgetAlert(self.usd, share, spent, time.time())
+                row = (alert.usd, alert.share, alert.spent, alert.at)
+                if connection.execute(_ADD_ALERT, row).rowcount:
+                    new.append(alert)
+        for alert in new:
             _log.warning(alert.line)
 
     def _try_reserve(self, name: str, max_cost: float, until: float) -> bool:
@@ -220,7 +200,7 @@ class Budget:
             connection.execute(_SPEND_EXPIRED, now)
             connection.execute("DELETE FROM reserved WHERE until < ?", now)
             connection.execute("DELETE FROM reserved WHERE name = ?", (name,))
-            spent, reserved = totals(connection)
+            spent, reserved = connection.execute(_TOTALS).fetchone()
             fits = spent + reserved + max_cost <= self.usd
             if fits:
                 connection.execute("INSERT INTO reserved VALUES (?, ?, ?)", (name, max_cost, until))

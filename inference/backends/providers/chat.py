@@ -164,9 +164,13 @@ class LikelyCosts:
         return price.cost(request.likely_input_tokens, tokens, images=int(request.returns_image))
 
     def note(self, request: CompletionRequest, price: Price, result: CompletionResult) -> None:
-        tokens = result.input_tokens, result.output_tokens, result.cached_tokens
-        cost = price.cost(*tokens, images=len(result.images))
-        self._recent.setdefault(_form(request), deque(maxlen=_SIMILAR_REQUESTS)).append(cost)
+        recent = self._recent.setdefault(_form(request), deque(maxlen=_SIMILAR_REQUESTS))
+        recent.append(_cost(price, result))
+
+
+def _cost(price: Price, result: CompletionResult) -> float:
+    tokens = result.input_tokens, result.output_tokens, result.cached_tokens
+    return price.cost(*tokens, images=len(result.images))
 
 
 def _form(request: CompletionRequest) -> tuple[object, ...]:
@@ -189,7 +193,7 @@ class CompletionClient:
     prices: dict[str, Price]
     budget: Budget | None
     batches: Any
-    likely_costs: "LikelyCosts" = field(default_factory=lambda: LikelyCosts())
+    likely_costs: LikelyCosts = field(default_factory=LikelyCosts)
 
     async def complete(self, request: CompletionRequest) -> CompletionResult:
         """The answer to a request. After a refusal, which may be random, it is sent once more.
@@ -211,8 +215,7 @@ class CompletionClient:
         share = price.batch if request.uses_batch_api else 1.0
         async with self._reserve(request, price, share) as reservation:
             result = await self._send(request, price, reservation)
-            tokens = result.input_tokens, result.output_tokens, result.cached_tokens
-            cost = price.cost(*tokens, images=len(result.images)) * share
+            cost = _cost(price, result) * share
             reservation.cost += cost
         report_usage(
             input_tokens=result.input_tokens,

@@ -30,8 +30,8 @@ ACCEPTED = Verdict(True, "", "The step succeeded.")
 PLANNED = Plan((PlanStep(1, "A cat", "Draw it.", "Draw a red cat.", None),), "One step.")
 
 
-def critic_query(goal: str, *images: EncodedImage, limit: int = 40) -> AgentQuery:
-    return AgentQuery(critic_prompt(goal, "", "critic-brief").text, images, limit)
+def critic_query(goal: str, *images: EncodedImage, rewritten: str = "") -> AgentQuery:
+    return AgentQuery(critic_prompt(goal, rewritten, "critic-brief").text, images, 40)
 
 
 def planner_query(request: str, limit: int = 60) -> AgentQuery:
@@ -48,6 +48,7 @@ def fixed_answers() -> list[Sample]:
     whites = (EncodedImage.white((96, 96)), EncodedImage.white((96, 96)))
     return [
         (critic_query("Draw a cat.", *whites), critic_answer(ACCEPTED)),
+        (critic_query("Draw a cat.", *whites, rewritten="Draw a cat."), critic_answer(ACCEPTED)),
         (critic_query("Add a dog.", *whites), critic_answer(ACCEPTED)),
         (planner_query("a story"), planner_answer(PLANNED)),
         (planner_query("another one"), planner_answer(PLANNED)),
