@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import dagster as dg
@@ -17,7 +18,7 @@ import orjson
 from assets.checkpoints import recipes
 from assets.checkpoints.recipes import DataSet, Recipe
 from assets.core.foundry import FoundryResource
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
+from schemas import TABLES
 from schemas.training import CheckpointRow
 from training.registry import CheckpointRegistry
 from warehouse import Home
@@ -25,7 +26,6 @@ from warehouse.atomic import atomic_write
 from warehouse.storage import storage_errors
 
 RECIPE_TAG = "interleave/recipe"
-_TABLES = {table.name: table for table in (PLANNER_SFT, CRITIC_SFT, CRITIC_RL)}
 _HASH_BYTES = 8
 MOST_RUNS = 3  # on the same rows
 _RUNS = 100  # of a job that are looked at
@@ -162,15 +162,10 @@ def _row(foundry: FoundryResource, recipe: Recipe) -> CheckpointRow | None:
 
 
 def _row_hashes(data: DataSet) -> Counter[bytes]:
-    hashes: Counter[bytes] = Counter()
-    for name in data.tables:
-        for batch in data.home.lake.read(_TABLES[name]).to_batches(max_chunksize=1024):
-            hashes.update(_hashed(row) for row in batch.to_pylist())
-    return hashes
-
-
-def _hashed(row: object) -> bytes:
-    return hashlib.blake2b(orjson.dumps(row), digest_size=_HASH_BYTES).digest()
+    rows = chain.from_iterable(data.sources.rows(TABLES[name]) for name in data.tables)
+    return Counter(
+        hashlib.blake2b(orjson.dumps(row), digest_size=_HASH_BYTES).digest() for row in rows
+    )
 
 
 def _recorded(home: Home, recipe: str, version: str) -> Counter[bytes] | None:

@@ -6,22 +6,46 @@ from typing import Literal
 from pydantic import Field
 
 from .base import Row, Table
+from .curation import ChatMessageRow, Evaluation, ImportKind
+from .prompts import TO_PROMPT
 
-RowSource = Literal["new", "failure", "replay"]
+RowOrigin = Literal["new", "failure", "replay"]
+_ORIGINS = (
+    "new: made in this round; failure: what an agent got wrong in it, with the right answer; "
+    "replay: older rows"
+)
 RoundDecision = Literal["accepted", "not_accepted", "blocked"]
 FailureSource = Literal["trajectories", "evaluation"]
 FailureKind = Literal["category", "wording", "skill"]
+
+
+class RoundTrainingRow(Row):
+    """A row that a round's agents are trained on: the sets of rounds, in all their origins."""
+
+    row_id: str = Field(description="Id of the row in its set")
+    round: int = Field(description="1-based")
+    data_set: ImportKind = Field(description="The training set that it is a row of")
+    origin: RowOrigin = Field(description=_ORIGINS)
+    weight: int = Field(
+        description="How often it is trained on: copies made by balancing, and of failures "
+        "`rounds.failure_weight`"
+    )
+    prompt_id: str | None = Field(description="Prompt it came from; null for imported documents")
+    messages: list[ChatMessageRow] = Field(description="User turn and, of SFT sets, assistant turn")
+    images: list[str] = Field(description="sha256 of the images, in order of their placeholders")
+    origin_prompt: str | None = Field(description="critic_rl: the plan's prompt for the step")
+    rewritten_prompt: str | None = Field(
+        description="critic_rl: the prompt of the edited image; empty at iteration 0"
+    )
+    evaluation: Evaluation | None = Field(description="critic_rl: ground truth of the edited image")
 
 
 class RoundRowCount(Row):
     """Rows of a training set of a round, by where they come from."""
 
     data_set: str = Field(description="planner_sft, critic_sft, critic_rl")
-    source: RowSource = Field(
-        description="new: made in this round; failure: what an agent got wrong in it, with the "
-        "right answer, copies included; replay: older rows"
-    )
-    rows: int = Field(description="Number of rows")
+    source: RowOrigin = Field(description=_ORIGINS)
+    rows: int = Field(description="Number of rows, as often as they are trained on")
 
 
 class RoundMeasure(Row):
@@ -99,5 +123,12 @@ class FailureRow(Row):
     high: float = Field(description="Upper end")
 
 
+ROUND_ROWS = Table(
+    "round_rows",
+    RoundTrainingRow,
+    key=("round", "data_set", "row_id"),
+    sharded=True,
+    references=(TO_PROMPT,),
+)
 ROUNDS = Table("rounds", RoundRow, key=("round",), sharded=True)
 FAILURES = Table("failures", FailureRow, key=("source", "planner", "critic", "kind", "name"))

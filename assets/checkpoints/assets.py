@@ -2,7 +2,7 @@
 
 import asyncio
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,8 +90,8 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
             last = rollouts[-_MAX_ROLLOUTS:]
             samples = [{c: getattr(row, c) for c in _ROLLOUT_COLUMNS} for row in last]
             metadata["samples"] = table_metadata(samples)
-            trained_on = recipe.data.home if recipe.data else foundry.home
-            if sheet := rollouts_sheet(trained_on, rollouts):
+            images = {row["row_id"]: row["edited_image"] for row in _judged_rows(recipe)}
+            if sheet := rollouts_sheet(foundry.home, images, rollouts):
                 metadata["rollouts"] = image_metadata(sheet, "Rewritten prompts, drawn")
         return declared.describe(context, foundry, counts, metadata, fingerprint)
 
@@ -140,10 +140,8 @@ def _store_calls(foundry: FoundryResource, recipe: Recipe) -> list[ModelCallRow]
     lake, partition = foundry.home.lake, f"{recipe.name}-{recipe.version}"
     calls = CallIndex.read(foundry.home.journal(recipe.name, recipe.version)).ledger()
     if calls:
-        trained_on = recipe.data.home.lake if recipe.data else lake
-        rows = trained_on.read(CRITIC_RL, columns=["row_id", "prompt_id"]).to_pylist()
         # The journal has them under the row whose answer asked for them.
-        prompts = {row["row_id"]: row["prompt_id"] for row in rows}
+        prompts = {row["row_id"]: row["prompt_id"] for row in _judged_rows(recipe)}
         of_prompts = [
             call.model_copy(update={"prompt_id": prompts.get(call.prompt_id, "")}) for call in calls
         ]
@@ -209,17 +207,21 @@ _WIDTH = 46  # characters of a line of a prompt
 _LINES = 5
 
 
-def rollouts_sheet(home: Home, rollouts: Sequence[RolloutRow]) -> bytes | None:
+def _judged_rows(recipe: Recipe) -> Iterator[dict[str, Any]]:
+    """The rows of `critic_rl` that GRPO trains on."""
+    return recipe.data.sources.rows(CRITIC_RL) if recipe.data else iter(())
+
+
+def rollouts_sheet(
+    home: Home, judged: Mapping[str, str], rollouts: Sequence[RolloutRow]
+) -> bytes | None:
     """A row for each of the last rollouts whose prompt was drawn, as a PNG; None without one.
 
-    `home`: of the rows that were trained on.
+    `judged`: row that was trained on -> image that it judges.
     """
     drawn = [row for row in rollouts if row.image][-_ROLLOUTS:]
     if not drawn:
         return None
-    columns = ["row_id", "edited_image"]
-    rows = home.lake.read(CRITIC_RL, columns=columns).to_pylist()
-    judged = {row["row_id"]: row["edited_image"] for row in rows}
     panels = new_figure(1.6 * len(drawn), columns=3, rows=[1] * len(drawn))
     with panels as (figure, axes):
         for row, (before, after, words) in zip(drawn, axes.reshape(-1, 3), strict=True):
@@ -272,10 +274,7 @@ def policy_not_collapsed(foundry: FoundryResource) -> dg.AssetCheckResult:
     rows = foundry.rows(ROLLOUTS, newest_version(foundry.home, recipe))
     newest = max((row.step for row in rows), default=0)
     last = [row for row in rows if row.step > newest - LAST_STEPS]
-    columns = ["row_id", "origin_prompt", "rewritten_prompt"]
-    trained_on = recipe.data.home if recipe.data else foundry.home
-    judged = trained_on.lake.read(CRITIC_RL, columns=columns).to_pylist()
-    collapse = find_collapse(last, judged_prompts(judged))
+    collapse = find_collapse(last, judged_prompts(_judged_rows(recipe)))
     return dg.AssetCheckResult(
         passed=collapse is None,
         description=f"the policy {collapse}" if collapse else None,

@@ -16,7 +16,7 @@ from inference.backends.providers.settings import RemoteModel
 from inference.calls.hashing import content_digest
 from inference.environments import Hardware, pinned_version
 from schemas import FoundryError, Table
-from schemas.curation import CRITIC_RL, CRITIC_SFT, IMPORTS, PLANNER_SFT
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.training import BASE_MODEL, CRITIC, PLANNER, SFT_CRITIC
 from schemas.yaml_config import ConfigModel
 from training.base_model import PACKAGED_MODEL, BaseModelSettings
@@ -31,9 +31,8 @@ from warehouse import Home
 
 from ..core.foundry import FoundryResource
 from ..curation.exports.folder import read_card
-from ..curation.exports.mixing import mix_hashes
-from ..curation.settings import CurationSettings
-from ..prompts.rounds import RoundPlan, round_home, trained_round
+from ..curation.sources import TrainingSources
+from ..prompts.rounds import RoundPlan, trained_round
 
 Role = Literal["base", "planner", "critic", "both"]
 # (version, folder to work in, folder of the parent: None without one)
@@ -49,8 +48,8 @@ class DataSet:
     folder: Path
     tables: Mapping[str, str | None]
     rows: int
-    home: Home  # whose lake has the tables
-    mix: Mapping[str, Any] = field(default_factory=dict)  # see `mix_hashes`
+    sources: TrainingSources
+    mix: Mapping[str, Any] = field(default_factory=dict)  # see `TrainingSources.mix`
 
     @property
     def version(self) -> str:
@@ -165,12 +164,10 @@ def _training(foundry: FoundryResource) -> TrainingSettings:
 
 def _lineage_data(foundry: FoundryResource, form: str, table: Table) -> DataSet:
     """The newest rows of a table: of the round that agents are trained in, if there is one."""
-    plan, settings = _round(foundry), foundry.settings.curation
-    if plan is None:
-        return exported(foundry, form, table)
-    exports = settings.exports.model_copy(update={"mix": None})
-    settings = settings.model_copy(update={"exports": exports})
-    return exported_data(round_home(foundry.home, plan.number), settings, form, table)
+    plan = _round(foundry)
+    number = plan.number if plan else None
+    sources = TrainingSources(foundry.home, foundry.settings.curation, number)
+    return exported_data(sources, form, table)
 
 
 def _existing(name: str, role: Role, version: str) -> Recipe:
@@ -269,17 +266,16 @@ def _model_of(settings: ConfigModel, role: str) -> Any:
 
 
 def exported(foundry: FoundryResource, form: str, *tables: Table) -> DataSet:
-    """`exported_data` of a profile."""
-    return exported_data(foundry.home, foundry.settings.curation, form, *tables)
+    """`exported_data` of the lineage's own sets."""
+    sources = TrainingSources(foundry.home, foundry.settings.curation)
+    return exported_data(sources, form, *tables)
 
 
-def exported_data(home: Home, settings: CurationSettings, form: str, *tables: Table) -> DataSet:
-    """Tables of the lake and their export in format `form`, with imported rows by `exports.mix`."""
-    contents = {table.name: home.lake.content_hash(table) for table in tables}
-    mix = mix_hashes(home, settings, list(contents))
-    rows = sum(home.lake.rows(table) for table in tables)
-    imported = sum(home.lake.rows(IMPORTS, name) for each in mix.values() for name in each)
-    return DataSet(home.exports / form, contents, rows + imported, home, mix)
+def exported_data(sources: TrainingSources, form: str, *tables: Table) -> DataSet:
+    """Training sets and their export in format `form`."""
+    contents = {table.name: sources.hash(table) for table in tables}
+    rows = sum(map(sources.count, tables))
+    return DataSet(sources.exports / form, contents, rows, sources, sources.mix(tables))
 
 
 def _downloaded_base(settings: BaseModelSettings) -> Path:

@@ -103,36 +103,57 @@ class _Rules:
         return chosen
 
 
-def build_critic_sft(home: Home, settings: CurationSettings) -> CriticSet:
-    """The set `critic_sft`."""
+def build_critic_sft(
+    home: Home, settings: CurationSettings, steps: pa.Table | None = None
+) -> CriticSet:
+    """The set `critic_sft`.
+
+    Args:
+        steps: rows of `steps` to use with their shards; None: the stored ones.
+    """
     verdicts = settings.critic.verdicts
     if verdicts.sft == "scores":
-        return _build(home, settings, _Rules(CRITIC_SFT, _SFT_COLUMNS, _BY_SCORES, {}))
+        return _build(home, settings, _Rules(CRITIC_SFT, _SFT_COLUMNS, _BY_SCORES, {}), steps)
     reasons = _CONTRADICTED if verdicts.sft == "drop" else {}
     reasons = reasons | {"no_rewrite": "NOT accepted AND NOT has_rewrite"}
     if not verdicts.unproven_rewrites:
         reasons["unproven_rewrite"] = "NOT accepted AND is_best"
-    return _build(home, settings, _Rules(CRITIC_SFT, _SFT_COLUMNS, "accepted", reasons))
+    return _build(home, settings, _Rules(CRITIC_SFT, _SFT_COLUMNS, "accepted", reasons), steps)
 
 
-def build_critic_rl(home: Home, settings: CurationSettings) -> CriticSet:
-    """The set `critic_rl`."""
+def build_critic_rl(
+    home: Home, settings: CurationSettings, steps: pa.Table | None = None
+) -> CriticSet:
+    """The set `critic_rl`; `steps` as for `build_critic_sft`."""
     source = settings.critic.verdicts.rl
     verdict = _BY_SCORES if source == "scores" else "accepted"
     reasons = _CONTRADICTED if source == "drop" else {}
-    return _build(home, settings, _Rules(CRITIC_RL, _RL_COLUMNS, verdict, reasons))
+    return _build(home, settings, _Rules(CRITIC_RL, _RL_COLUMNS, verdict, reasons), steps)
 
 
-def _build(home: Home, settings: CurationSettings, rules: _Rules) -> CriticSet:
+def build_wrong_verdicts(home: Home, settings: CurationSettings, steps: pa.Table) -> CriticSet:
+    """All attempts of some steps of RL whose verdict the scores contradict, with that of the
+    scores, as rows of `critic_rl`; they are not balanced."""
+    unbalanced = settings.critic.model_copy(update={"balance_rl": BalanceSettings(mode="none")})
+    settings = settings.model_copy(update={"critic": unbalanced})
+    reasons = {"agrees_with_scores": "NOT contradicted"}
+    return _build(home, settings, _Rules(CRITIC_RL, _RL_COLUMNS, _BY_SCORES, reasons), steps)
+
+
+def _build(
+    home: Home, settings: CurationSettings, rules: _Rules, chosen: pa.Table | None
+) -> CriticSet:
     """Measure all candidates, balance them, and stream the rows."""
-    curated = ShardedLake.of(home, settings)
+    curated = (
+        ShardedLake.of(home, settings)
+        if chosen is None
+        else ShardedLake.of_steps(home, settings, chosen)
+    )
     groups = curated.groups()
-    steps = curated.with_steps(groups, rules.side)
-    measures = [*curated.map_lazily(_measure, steps, len(groups), rules)]
+    measures = [*curated.map_with_steps(_measure, groups, rules.side, rules)]
     decided = class_sizes((each.hashes for each in measures), rules.balance(settings))
     canvas = store_canvas(home, settings, (each.first_image for each in measures))
-    steps = curated.with_steps(groups, rules.side)
-    parts = curated.map_lazily(_rows, steps, len(groups), rules, decided, canvas)
+    parts = curated.map_with_steps(_rows, groups, rules.side, rules, decided, canvas)
     dropped = sum((each.dropped for each in measures), Counter())
     rows = unpacked_rows(rules.table, parts)
     return rows, dict(sorted(dropped.items())), verdict_counts(decided)

@@ -6,7 +6,7 @@ on what the generator made of it. Only prompts of split `train` are used.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -84,12 +84,16 @@ class _PlannedRequest:
 
 
 def build_planner_sft(
-    home: Home, settings: CurationSettings
+    home: Home, settings: CurationSettings, shards: Sequence[str] | None = None
 ) -> tuple[pa.RecordBatchReader, Counter[str], list[tuple[str, str]]]:
     """Rows (computed while they are read), their number by source (complete when they are read),
-    and quarantined documents as (id, reason)."""
-    planner, curated = settings.planner, ShardedLake.of(home, settings)
-    groups = [(shards,) for shards in group_shards(curated.row_counts(PLANS), _GROUP_ROWS)]
+    and quarantined documents as (id, reason).
+
+    Args:
+        shards: those to use; None: all of the lineage.
+    """
+    planner, curated = settings.planner, ShardedLake.of(home, settings, shards)
+    groups = group_shards(curated.row_counts(PLANS), _GROUP_ROWS)
     imported, quarantined = import_comm(
         home, planner.comm, planner.interleaved_prompt, planner.seed
     )
@@ -117,6 +121,14 @@ def _packed(rows: Iterable[PlannerSftRow]) -> bytes:
     batches = iter(lambda: [*islice(remaining, _BATCH_ROWS)], [])
     tables = map(PLANNER_SFT.to_arrow, batches)
     return pack_rows(PLANNER_SFT, chain.from_iterable(each.to_batches() for each in tables))
+
+
+def plan_rows(prompts: pa.Table, plans: pa.Table, settings: PlannerSettings) -> pa.Table:
+    """The rows of some plans that are not in the lake."""
+    with duckdb.connect() as connection:
+        connection.register(PROMPTS.name, prompts)
+        connection.register(PLANS.name, plans)
+        return PLANNER_SFT.to_arrow(_plan_rows(connection, settings))
 
 
 def _plan_rows(

@@ -131,7 +131,7 @@ def build_critic_dpo(
     """Rows (computed while they are read); complete when they are read are their number by source,
     and that of pairs that were left out, by reason."""
     curated = ShardedLake.of(home, settings)
-    groups = [(shards,) for shards in curated.groups()]
+    groups = curated.groups()
     measured = groups if settings.critic.canvas_size is None else []
     canvas = store_canvas(home, settings, curated.map(_first_image, measured))
     sources: Counter[str] = Counter()

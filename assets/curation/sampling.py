@@ -9,6 +9,7 @@ that new ones with lower hashes take the place of.
 import tempfile
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from heapq import nsmallest
 from itertools import cycle
 from typing import IO, Any, NamedTuple, TypeVar
@@ -19,9 +20,10 @@ import pyarrow.compute as pc
 from inference.calls.hashing import stable_hash
 from schemas.trajectories import ATTEMPT_KEY
 
+from ..core.duckdb_session import open_session
 from .settings import BalanceSettings
 
-_IMAGES = ("images", "origin_image", "edited_image")
+_MEMORY_LIMIT = "1GB"
 _CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -48,10 +50,7 @@ _Verdicts = dict[bool | None, list[Candidate]]
 
 
 def reduce_rows(
-    rows: pa.RecordBatchReader,
-    size: int,
-    categories: Mapping[str, str],
-    balance: BalanceSettings | None,
+    rows: pa.RecordBatchReader, size: int, categories: pa.Table, balance: BalanceSettings | None
 ) -> pa.RecordBatchReader:
     """At most `size` of the rows of a training set, in their order.
 
@@ -59,16 +58,16 @@ def reduce_rows(
     of the other verdict. Rows are spooled to disk, since they are read twice.
 
     Args:
-        categories: prompt -> its category.
+        categories: `prompt_id` and `category` of the prompts.
         balance: the settings that a critic's set was balanced by; None: a planner's set.
     """
 
     def selected() -> Iterator[pa.RecordBatch]:
         with tempfile.TemporaryFile(prefix="interleave-") as spool:
             _write(rows, spool)
-            chosen = choose_rows(_candidates(_batches(spool), categories), size, balance)
+            chosen = choose_rows(_candidates(_read(spool), categories), size, balance)
             names = pa.array(sorted(chosen), pa.string())
-            for batch in _batches(spool):
+            for batch in _read(spool):
                 yield batch.filter(pc.is_in(batch["row_id"], names))
 
     return pa.RecordBatchReader.from_batches(rows.schema, selected())
@@ -102,10 +101,28 @@ def apportion(total: int, sizes: Mapping[Key, int]) -> dict[Key, int]:
     return parts
 
 
-def row_content(row: Mapping[str, Any]) -> str:
-    """A hash of what a model reads and learns from a row of a set."""
-    texts = [message["content"] for message in row["messages"]]
-    return stable_hash(texts, [row.get(name) for name in _IMAGES])
+def content_sql(columns: Iterable[str]) -> str:
+    """SQL of what a model reads and learns from a row of a set with these columns, as a hash."""
+    images = "[origin_image, edited_image]" if "origin_image" in columns else "images"
+    return f"md5(concat_ws(' ', messages::VARCHAR, {images}::VARCHAR))"
+
+
+def distinct_sql(table: str, columns: Iterable[str], order: str) -> str:
+    """SQL of the rows whose content no earlier row has, and of their copies by balancing."""
+    original = f"concat_ws('/', {', '.join(ATTEMPT_KEY)})" if "iteration" in columns else "row_id"
+    return f"""
+        SELECT *, {original} AS original FROM {table}
+        QUALIFY original = first_value(original) OVER (
+            PARTITION BY {content_sql(columns)} ORDER BY {order}
+        )
+    """
+
+
+def verdict_sql(columns: Iterable[str]) -> str:
+    """SQL of the verdict that a row teaches; NULL: it is not a critic's."""
+    if "evaluation" in columns:
+        return "evaluation.success"
+    return "accepted" if "accepted" in columns else "NULL::BOOLEAN"
 
 
 def _room(verdicts: _Verdicts, balance: BalanceSettings | None) -> int:
@@ -141,25 +158,24 @@ def _order(row: Candidate) -> tuple[int, str]:
     return row.copy, stable_hash("target", row.row_id)
 
 
-def _candidates(
-    batches: Iterable[pa.RecordBatch], categories: Mapping[str, str]
-) -> Iterator[Candidate]:
+def _candidates(rows: pa.RecordBatchReader, categories: pa.Table) -> list[Candidate]:
     """The rows whose content no earlier row has, and their copies by balancing."""
-    first: dict[str, object] = {}
-    for batch in batches:
-        for row in batch.to_pylist():
-            copied = "copy_number" in row
-            origin = [row[name] for name in ATTEMPT_KEY] if copied else row["row_id"]
-            if first.setdefault(row_content(row), origin) != origin:
-                continue
-            judged = row.get("evaluation")
-            yield Candidate(
-                row["row_id"],
-                row["iteration"] if "iteration" in row else row["source"],
-                judged["success"] if judged else row.get("accepted"),
-                categories.get(row["prompt_id"], ""),
-                row.get("copy_number", 0),
-            )
+    columns = rows.schema.names
+    part, copy = ("iteration", "copy_number") if "iteration" in columns else ("source", "0")
+    with closing(open_session(_MEMORY_LIMIT, threads=pa.cpu_count())) as connection:
+        connection.register("stored", rows)
+        connection.register("categories", categories)
+        connection.execute(
+            "CREATE TEMP TABLE numbered AS SELECT *, row_number() OVER () AS position FROM stored"
+        )
+        found = connection.execute(
+            f"""
+            SELECT row_id, {part}, {verdict_sql(columns)}, coalesce(category, ''), {copy}
+            FROM ({distinct_sql("numbered", columns, "position")})
+            LEFT JOIN categories USING (prompt_id) ORDER BY position
+            """
+        )
+        return [Candidate(*row) for row in found.fetchall()]
 
 
 def _write(rows: pa.RecordBatchReader, spool: IO[bytes]) -> None:
@@ -168,6 +184,6 @@ def _write(rows: pa.RecordBatchReader, spool: IO[bytes]) -> None:
             writer.write_batch(batch)
 
 
-def _batches(spool: IO[bytes]) -> Iterator[pa.RecordBatch]:
+def _read(spool: IO[bytes]) -> pa.RecordBatchReader:
     spool.seek(0)
-    return iter(pa.ipc.open_stream(spool))
+    return pa.ipc.open_stream(spool)

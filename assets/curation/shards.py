@@ -43,15 +43,31 @@ Columns = Mapping[Table, Sequence[str]]
 @dataclass(frozen=True)
 class ShardedLake:
     """The shards of a home that curation may use: not those that wait for reviews, nor those of
-    rounds, whose sets are made apart (`assets/rounds`)."""
+    rounds, whose sets are made apart (`assets/rounds`).
+
+    Args:
+        steps: of these shards, where they are not those of the table.
+    """
 
     lake: Lake
     settings: CurationSettings
     shards: tuple[str, ...]
     shard_map: ShardMap
+    steps: pa.Table | None = None
 
     @classmethod
-    def of(cls, home: Home, settings: CurationSettings) -> "ShardedLake":
+    def of_steps(cls, home: Home, settings: CurationSettings, steps: pa.Table) -> "ShardedLake":
+        """The shards of some rows of `steps`, and these in place of the stored ones."""
+        shards = pc.unique(steps["shard"]).to_pylist()
+        return replace(cls.of(home, settings, shards), steps=steps)
+
+    @classmethod
+    def of(
+        cls, home: Home, settings: CurationSettings, shards: Sequence[str] | None = None
+    ) -> "ShardedLake":
+        """The shards that the lineage uses, or the given ones."""
+        if shards is not None:
+            return cls(home.lake, settings, tuple(sorted(shards)), ShardMap(home.lake))
         tables = (PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
         names = {name for table in tables for name in home.lake.partitions(table)}
         names -= rounds_of_shards(home, names).keys()
@@ -72,29 +88,39 @@ class ShardedLake:
         return {shard: self.lake.rows(table, shard) for shard in self.shards}
 
     def map(
-        self, function: Callable[..., Result], groups: Sequence[Group], *arguments: Any
+        self, function: Callable[..., Result], groups: Sequence[list[str]], *arguments: Any
     ) -> Iterator[Result]:
-        """`function(lake, settings, *arguments, *group)` of every group, in parallel."""
-        return self.map_lazily(function, groups, len(groups), *arguments)
+        """`function(lake, settings, *arguments, shards)` of every group, in parallel."""
+        return self._map(function, ((shards,) for shards in groups), len(groups), *arguments)
 
-    def map_lazily(
+    def map_with_steps(
+        self,
+        function: Callable[..., Result],
+        groups: Sequence[list[str]],
+        side: str,
+        *arguments: Any,
+    ) -> Iterator[Result]:
+        """As `map`, and last a group's steps of a side (sft or rl): key and best iteration."""
+        return self._map(function, self._with_steps(groups, side), len(groups), *arguments)
+
+    def _map(
         self, function: Callable[..., Result], groups: Iterable[Group], count: int, *arguments: Any
     ) -> Iterator[Result]:
-        """As `map`, for `count` groups that are made while it goes on."""
         # Workers only read, for which the index, an open database, is not needed.
         lake = Lake(self.lake.storage, PartitionIndex(None))
         call = partial(function, lake, self.settings, *arguments)
         return self.shard_map.map(call, groups, count)
 
-    def with_steps(
-        self, groups: list[list[str]], side: str
+    def _with_steps(
+        self, groups: Sequence[list[str]], side: str
     ) -> Iterator[tuple[list[str], pa.Table]]:
-        """Every group with its steps of a side (sft or rl): key and best iteration.
-
-        `steps` is in order of shards, so it is read once, in parts.
-        """
+        """`steps` is in order of shards, so it is read once, in parts."""
         columns = ["shard", "trajectory_id", "step_number", "best_iteration", "split"]
-        parts = self.lake.stream(STEPS, columns, part_rows=_STEPS_READ)
+        parts = (
+            self.lake.stream(STEPS, columns, part_rows=_STEPS_READ)
+            if self.steps is None
+            else iter([self.steps.select(columns)])
+        )
         rows = STEPS.arrow_schema.empty_table().select(columns)
         for shards in groups:
             while not rows.num_rows or rows["shard"][-1].as_py() <= shards[-1]:
@@ -140,7 +166,7 @@ def shard_session(
     pa.default_memory_pool().release_unused()
     if opinions and settings.uses_reviews:
         connection.register(REVIEWS.name, lake.read(REVIEWS, shards))
-        add_opinions(connection, True)
+        add_opinions(connection)
     elif opinions:
         without_opinions(connection)
     return connection
@@ -183,8 +209,7 @@ def count_values(
 
 def _held_back(curated: ShardedLake, share: float) -> set[str]:
     """Shards of which too little is reviewed."""
-    groups = [(shards,) for shards in curated.groups()]
-    shares = chain.from_iterable(curated.map(_review_shares, groups))
+    shares = chain.from_iterable(curated.map(_review_shares, curated.groups()))
     return {each.shard for each in shares if each.is_held_back(share)}
 
 
@@ -192,5 +217,5 @@ def _review_shares(lake: Lake, settings: CurationSettings, shards: list[str]) ->
     connection = open_session(_MEMORY_LIMIT, threads=pa.cpu_count())
     connection.register(ATTEMPTS.name, lake.read(ATTEMPTS, shards, _REVIEWED))
     connection.register(REVIEWS.name, lake.read(REVIEWS, shards))
-    add_opinions(connection, settings.uses_reviews)
+    add_opinions(connection)
     return review_shares(connection)

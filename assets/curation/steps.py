@@ -111,10 +111,16 @@ class _Measures:
         )
 
 
-def build_steps(home: Home, settings: CurationSettings) -> tuple[pa.RecordBatchReader, StepsReport]:
-    """The `steps` of all scored attempts (computed while they are read), and a report."""
-    curated = ShardedLake.of(home, settings)
-    groups = [(shards,) for shards in curated.groups()] or [([],)]
+def build_steps(
+    home: Home, settings: CurationSettings, shards: Sequence[str] | None = None
+) -> tuple[pa.RecordBatchReader, StepsReport]:
+    """The `steps` of all scored attempts (computed while they are read), and a report.
+
+    Args:
+        shards: those to use; None: all of the lineage.
+    """
+    curated = ShardedLake.of(home, settings, shards)
+    groups = curated.groups() or [[]]
     measures = _Measures.sum([*curated.map(_measure, groups)])
     theta = _theta(measures.units, settings.split)
     rows = unpacked_rows(STEPS, curated.map(_rows, groups, theta))

@@ -15,26 +15,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from inference.backends.providers.budget import SpendingFile
 from inference.calls.forecast import LEVEL, MIN_SHARDS, Bounds, WorkItem, predict_sum, usd_range
 from schemas import TABLES, FoundryError, Table
 from schemas.prompts import PROMPTS
 from schemas.trajectories import SCORES
-from warehouse import Home
 from warehouse.result_formats import count_noun
 
 from ..core.duckdb_session import duckdb_session
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
-from ..prompts.rounds import own_rows, recorded_rounds, round_home, rounds_of_shards
+from ..prompts.rounds import recorded_rounds, rounds_of_shards
 from ..prompts.user_requests import is_request_shard
 from ..trajectories.estimate import loop_model_names
 from ..trajectories.forecast import ledger_forecast
-from .exports.mixing import imported_count
 from .sampling import reduce_rows
 from .settings import BalanceSettings
 from .shards import ShardedLake
+from .sources import TrainingSources, round_rows
 
 _MOST_SHARDS = 1_000_000  # that are predicted; more are said to be so many
 _COUNTS = """
@@ -209,8 +209,7 @@ def reduce_to_target(
     target = own_target(foundry, table.name)
     if target is None:
         return rows
-    known = foundry.home.lake.read(PROMPTS, columns=["prompt_id", "category"])
-    categories = dict(zip(*(column.to_pylist() for column in known.columns), strict=True))
+    categories = foundry.home.lake.read(PROMPTS, columns=["prompt_id", "category"])
     return reduce_rows(rows, target, categories, balance)
 
 
@@ -272,16 +271,12 @@ def _progress(foundry: FoundryResource, name: str, shards: Sequence[str]) -> Set
 def _elsewhere(foundry: FoundryResource, table: Table) -> dict[str, int]:
     """Rows of imports and rounds that count, by where they are."""
     home = foundry.home
+    made = round_rows(home, [plan.number for plan in recorded_rounds(home)], table)
     found = {
-        "imports": imported_count(home, foundry.settings.curation, table.name),
-        "rounds": _round_count(home, table),
+        "imports": TrainingSources(home, foundry.settings.curation).imported_count(table),
+        "rounds": pc.sum(made["weight"]).as_py() or 0,
     }
     return {name: rows for name, rows in found.items() if rows}
-
-
-def _round_count(home: Home, table: Table) -> int:
-    plans = recorded_rounds(home)
-    return sum(len(own_rows(round_home(home, plan.number), table)) for plan in plans)
 
 
 def _usd(foundry: FoundryResource, shards: Bounds, waiting: int) -> Bounds | None:

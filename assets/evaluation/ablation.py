@@ -33,6 +33,7 @@ from ..core.foundry import FoundryResource
 from ..curation.critic_sets import build_critic_sft
 from ..curation.exports.publisher import export_all
 from ..curation.settings import BalanceSettings, CurationSettings
+from ..curation.sources import TrainingSources
 from ..curation.steps import build_steps
 from . import variants
 from .variants import Variant
@@ -227,7 +228,7 @@ def _overlay_data(home: Home, name: str, settings: CurationSettings, steps: pa.T
     overlay.lake.write(STEPS, steps)
     overlay.lake.write(CRITIC_SFT, build_critic_sft(overlay, settings)[0])
     export_all(overlay, settings)
-    return exported_data(overlay, settings, "llamafactory", CRITIC_SFT)
+    return exported_data(TrainingSources(overlay, settings), "llamafactory", CRITIC_SFT)
 
 
 def _copy_sources(home: Home, overlay: Home) -> None:

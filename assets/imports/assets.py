@@ -2,13 +2,14 @@
 
 import dagster as dg
 
+from schemas import TABLES
 from schemas.curation import IMPORTS
 
 from ..core.checks import Violations, blocking_checks
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
 from ..core.node import Node
-from ..curation.exports.mixing import check_import
+from ..curation.sources import TrainingSources
 
 
 def _content(foundry: FoundryResource) -> list[str | None]:
@@ -34,18 +35,12 @@ IMPORT_SET = Node(
 
 @dg.asset(**IMPORT_SET.asset_args())
 def imports(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    mix, home = foundry.settings.curation.exports.mix, foundry.home
-    if mix is None:
+    settings, home = foundry.settings.curation, foundry.home
+    if settings.exports.mix is None:
         note = {"imports": dg.MetadataValue.text("the profile has no `curation.exports.mix`")}
         return IMPORT_SET.describe(context, foundry, {IMPORTS.name: 0}, note)
-    used = []
-    for table, sources in mix.imports().items():
-        for name, weight in sources.items():
-            check_import(home, name, table)
-            rows = home.lake.read(IMPORTS, [name], ["source", "licence"]).to_pylist()
-            used.append(
-                {"import": name, "set": table, "rows": len(rows), "weight": weight, **rows[0]}
-            )
+    sets = [TABLES[name] for name in type(settings.exports.mix).model_fields]
+    used = [*TrainingSources(home, settings).import_origins(sets)]
     counts = {IMPORTS.name: home.lake.rows(IMPORTS)}
     return IMPORT_SET.describe(context, foundry, counts, {"used": table_metadata(used)})
 

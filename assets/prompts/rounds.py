@@ -16,8 +16,6 @@ from pydantic import Field
 from inference.backends.checkpoint.manifest import AgentRole
 from inference.roles import Roles
 from inference.settings import Limits
-from schemas import Table
-from schemas.prompts import PROMPTS
 from schemas.training import CRITIC, PLANNER
 from schemas.yaml_config import ConfigModel
 from warehouse import Home
@@ -160,19 +158,6 @@ def record_plan(home: Home, plan: RoundPlan) -> None:
 def record_state(home: Home, number: int, state: State) -> None:
     """Say how far a round is."""
     _append(home, {"round": number, "state": state})
-
-
-def round_home(home: Home, number: int) -> Home:
-    """The home of a round's training sets and exports; images are those of `home`."""
-    own = Home(home.local / "rounds" / f"{number:04}")
-    own.images = home.images
-    return own
-
-
-def own_rows(home: Home, table: Table) -> list[dict[str, Any]]:
-    """The rows of a round's set, by its home, that are not replayed, copies included."""
-    prompts = set(home.lake.read(PROMPTS, columns=["prompt_id"])["prompt_id"].to_pylist())
-    return [row for row in home.lake.read(table).to_pylist() if row["prompt_id"] in prompts]
 
 
 def _append(home: Home, content: Mapping[str, object]) -> None:

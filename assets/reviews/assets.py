@@ -62,7 +62,7 @@ def reviews(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
 def shard_shares(home: Home) -> list[ReviewShare]:
     """How much of every shard is reviewed."""
     with duckdb_session(home) as connection:
-        add_opinions(connection, used=True)
+        add_opinions(connection)
         return review_shares(connection)
 
 
@@ -100,13 +100,13 @@ def shard_labels(home: Home, shards: Sequence[str] | None, accept_at_least: floa
     connection = duckdb.connect()
     for table, columns in _READ.items():
         connection.register(table.name, home.lake.read(table, shards, columns))
-    add_opinions(connection, used=True)
+    add_opinions(connection)
     rows = connection.execute(
         """
         SELECT concat_ws('/', trajectory_id, step_number, iteration), accepted,
                least(overall, quality) >= $least, person_accepted, reviewers IS NOT NULL
         FROM attempts LEFT JOIN scores USING (trajectory_id, step_number, iteration)
-        LEFT JOIN all_verdicts USING (trajectory_id, step_number, iteration)
+        LEFT JOIN person_verdicts USING (trajectory_id, step_number, iteration)
         ORDER BY ALL
         """,
         {"least": accept_at_least},

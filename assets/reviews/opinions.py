@@ -4,12 +4,15 @@ Only reviews count that are their reviewer's newest, and whose images are still 
 attempts. Reviewers who disagree are a vote; a tie is no opinion.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import duckdb
+import pyarrow as pa
 
 from inference.review_log import CURRENT_REVIEWS, USER_REQUESTS
-from schemas.trajectories import ATTEMPT_KEY
+from schemas.reviews import REVIEWS
+from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS
 
 _ATTEMPT = ", ".join(ATTEMPT_KEY)
 _VIEWS = f"""
@@ -20,62 +23,55 @@ _VIEWS = f"""
         AND o.iteration = r.other_iteration
     WHERE r.image = a.image AND r.other_image IS NOT DISTINCT FROM o.image;
 
-    CREATE TEMP VIEW all_verdicts AS
+    CREATE TEMP VIEW person_verdicts AS
     SELECT {_ATTEMPT}, any_value(shard) AS shard, count(*) AS reviewers,
            CASE WHEN 2 * count(*) FILTER (accepted) <> count(*)
                 THEN 2 * count(*) FILTER (accepted) > count(*) END AS person_accepted
     FROM valid_reviews WHERE kind = 'verdict' GROUP BY {_ATTEMPT};
 
-    CREATE TEMP VIEW person_verdicts AS SELECT * FROM all_verdicts WHERE $used;
-
     CREATE TEMP VIEW person_prompts AS
     SELECT {_ATTEMPT}, arg_max(prompt, reviewed_at) AS person_prompt
-    FROM valid_reviews WHERE kind = 'prompt' AND $used GROUP BY {_ATTEMPT};
+    FROM valid_reviews WHERE kind = 'prompt' GROUP BY {_ATTEMPT};
 
     CREATE TEMP VIEW person_preferences AS
     SELECT {_ATTEMPT}, other_iteration, count(*) AS reviewers,
            CASE WHEN 2 * count(*) FILTER (better_iteration = iteration) <> count(*)
                 THEN 2 * count(*) FILTER (better_iteration = iteration) > count(*)
            END AS earlier_is_better
-    FROM valid_reviews WHERE kind = 'preference' AND $used GROUP BY {_ATTEMPT}, other_iteration;
+    FROM valid_reviews WHERE kind = 'preference' GROUP BY {_ATTEMPT}, other_iteration;
 """
-_NO_OPINIONS = f"""
-    CREATE TEMP VIEW no_attempts AS
-    SELECT NULL::VARCHAR AS trajectory_id, NULL::BIGINT AS step_number, NULL::BIGINT AS iteration
-    WHERE false;
-
-    CREATE TEMP VIEW person_verdicts AS
-    SELECT {_ATTEMPT}, NULL::BIGINT AS reviewers, NULL::BOOLEAN AS person_accepted FROM no_attempts;
-
-    CREATE TEMP VIEW person_prompts AS
-    SELECT {_ATTEMPT}, NULL::VARCHAR AS person_prompt FROM no_attempts;
-
-    CREATE TEMP VIEW person_preferences AS
-    SELECT {_ATTEMPT}, NULL::BIGINT AS other_iteration, NULL::BIGINT AS reviewers,
-           NULL::BOOLEAN AS earlier_is_better FROM no_attempts;
-"""
+_NAMES = ("person_verdicts", "person_prompts", "person_preferences")
 _SHARES = f"""
     SELECT shard, count(*) AS attempts, count(reviewers) AS reviewed
-    FROM attempts LEFT JOIN all_verdicts USING (trajectory_id, step_number, iteration, shard)
+    FROM attempts LEFT JOIN person_verdicts USING (trajectory_id, step_number, iteration, shard)
     WHERE NOT starts_with(shard, '{USER_REQUESTS}')
     GROUP BY shard ORDER BY shard
 """
 
 
-def add_opinions(connection: duckdb.DuckDBPyConnection, used: bool) -> None:
-    """Create the views `person_verdicts`, `person_prompts` and `person_preferences`, empty unless
-    `used`, and `all_verdicts`, which always has all verdicts.
+def add_opinions(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the views `person_verdicts`, `person_prompts` and `person_preferences`.
 
     `person_verdicts`: by attempt `person_accepted` (null: a tie) and the number of `reviewers`;
     `person_prompts`: `person_prompt`, the newest; `person_preferences`: by pair of attempts
     whether `earlier_is_better` (null: a tie).
     """
-    connection.execute(_VIEWS.replace("$used", str(used).lower()))
+    connection.execute(_VIEWS)
 
 
 def without_opinions(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the views that start with `person`, empty, without reading any table."""
-    connection.execute(_NO_OPINIONS)
+    """Create the same views, empty, without reading any table."""
+    for name, rows in _empty_opinions().items():
+        connection.register(name, rows)
+
+
+@cache
+def _empty_opinions() -> dict[str, pa.Table]:
+    with duckdb.connect() as connection:
+        for table in (ATTEMPTS, REVIEWS):
+            connection.register(table.name, table.arrow_schema.empty_table())
+        add_opinions(connection)
+        return {name: connection.table(name).to_arrow_table() for name in _NAMES}
 
 
 class ReviewShare(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from schemas import FoundryError
-from schemas.rounds import FAILURES, ROUNDS, RoundRow
+from schemas.rounds import FAILURES, ROUND_ROWS, ROUNDS, RoundRow
 from schemas.trajectories import MODEL_CALLS
 
 from ..core.checks import blocking_checks
@@ -17,8 +17,9 @@ from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
+from ..curation.sources import TrainingSources, round_partition
 from ..evaluation.items import pack_name, promotion_benchmark
-from ..prompts.rounds import RoundPlan, record_state, recorded_rounds, round_home, states
+from ..prompts.rounds import RoundPlan, record_state, recorded_rounds, states
 from .data import SETS, RoundSets
 from .failures import failure_rows
 from .plan_retries import RetriedPlans, check_plan_retries, plan_sampler, retry_plans
@@ -46,8 +47,8 @@ def _round_hashes(foundry: FoundryResource) -> list[str | None]:
     plans = recorded_rounds(foundry.home)
     if not plans:
         return []
-    lake = round_home(foundry.home, plans[-1].number).lake
-    return [lake.content_hash(table) for table in SETS]
+    lake, number = foundry.home.lake, plans[-1].number
+    return [lake.content_hash(ROUND_ROWS, round_partition(number, table)) for table in SETS]
 
 
 ROUND_DATA = Node(
@@ -55,6 +56,7 @@ ROUND_DATA = Node(
     group="rounds",
     description="Training sets of the round that `interleave improve` is in: what the promoted "
     "agents made of new prompts, what they got wrong, and older rows.",
+    tables=(ROUND_ROWS,),
     ledger=(MODEL_CALLS,),
     deps=("prompts", "plans", "trajectories", "scores", "planner_sft", "critic_sft", "critic_rl"),
     sections=("rounds", "curation"),
@@ -90,10 +92,11 @@ def round_data(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
     retried = _retried_plans(context, foundry, plan)
     counts = RoundSets(foundry, plan, settings, retried.rows if retried else ()).build()
     rows = [{"data set": name, **by_source} for name, by_source in counts.items()]
+    sources = TrainingSources(foundry.home, foundry.settings.curation, plan.number)
     metadata: dict[str, Any] = {
         "round": plan.number,
         "rows": table_metadata(rows),
-        "folder": dg.MetadataValue.path(round_home(foundry.home, plan.number).root),
+        "folder": dg.MetadataValue.path(str(sources.exports)),
     }
     if retried:
         metadata["plan_retries"] = (

@@ -1,65 +1,98 @@
 """The training sets of a round: what its agents made, what they got wrong, and older rows.
 
-They are in a home of their own (`plans.round_home`), with the tables and exports that the lineage
-has of its sets.
+They are rows of the table `round_rows`, with their origin and how often they are trained on.
 
 - Planner: plans that led to good images at every step and, where the pack's world has an exact
   grader, to what the request asks for; with `plan_retries`, `failure_weight` times those that were
   found by asking again (`plan_retries.py`). A wrong plan is left out.
 - Critic, SFT: as curation makes it, so a verdict that the scores contradict is left out: its
   reasoning is wrong, and no teacher is asked for a better one.
-- Critic, RL: as curation makes it, and every verdict that the scores contradict, of whatever step,
-  `failure_weight` times, with the verdict of the scores. GRPO needs no reasoning to learn from.
+- Critic, RL: as curation makes it of verdicts that agree with the scores, and every verdict that
+  the scores contradict, of whatever step, `failure_weight` times, with the verdict of the scores.
+  GRPO needs no reasoning to learn from.
 
 Rows that occurred before the round, or twice in it, are left out of all three; the critic's sets
 are balanced after that.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
+import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from inference.calls.hashing import stable_hash, unit_interval
 from schemas import Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.prompts import PROMPTS
-from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, SCORES, TRAJECTORIES, PlanRow
+from schemas.rounds import ROUND_ROWS, RowOrigin
+from schemas.trajectories import PLANS, PlanRow
 from warehouse import Home
 
-from ..core.duckdb_session import duckdb_session
+from ..core.duckdb_session import duckdb_session, shard_in
 from ..core.foundry import FoundryResource
-from ..curation.critic_sets import build_critic_rl, build_critic_sft
-from ..curation.exports.mixing import weighted
-from ..curation.exports.publisher import export_all
-from ..curation.planner_sets import build_planner_sft
-from ..curation.sampling import row_content
-from ..curation.settings import BalanceSettings, CurationSettings
+from ..curation.critic_sets import build_critic_rl, build_critic_sft, build_wrong_verdicts
+from ..curation.exports.publisher import export
+from ..curation.planner_sets import build_planner_sft, plan_rows
+from ..curation.sampling import content_sql, distinct_sql, verdict_sql
+from ..curation.settings import CurationSettings
+from ..curation.sources import copies, round_partition, round_rows
 from ..curation.steps import build_steps
 from ..evaluation.grading import has_exact_grader
-from ..prompts.rounds import RoundPlan, own_rows, recorded_rounds, round_home
+from ..prompts.rounds import RoundPlan, recorded_rounds
 from .plan_retries import right_plans
 from .settings import RoundsSettings
 
 SETS = (PLANNER_SFT, CRITIC_SFT, CRITIC_RL)
-_SOURCES = (PROMPTS, TRAJECTORIES, ATTEMPTS, SCORES)  # and plans
-_FAILURE = "failure/"  # begins the row_id of what an agent got wrong
-_COPY = "#"  # and its number end the row_id of a repeated row
 _GOOD_PLANS = """
     SELECT plan_id FROM trajectories
-    WHERE status = 'complete' AND trajectory_id NOT IN (
+    WHERE status = 'complete' AND {shards} AND trajectory_id NOT IN (
         SELECT trajectory_id FROM attempts JOIN scores
-        USING (trajectory_id, step_number, iteration) WHERE chosen AND overall < ?
+        USING (trajectory_id, step_number, iteration) WHERE chosen AND overall < {least}
     )
 """
-Records = list[dict[str, Any]]
+# SQL for what `round_rows` has of a row of a set.
+_CRITIC_RL_COLUMNS = """
+    prompt_id, messages, [origin_image, edited_image] AS images, origin_prompt, rewritten_prompt,
+    evaluation
+"""
+_SFT_COLUMNS = """
+    prompt_id, messages, images, NULL::VARCHAR AS origin_prompt, NULL::VARCHAR AS rewritten_prompt,
+    NULL::STRUCT(success BOOLEAN, semantics DOUBLE, quality DOUBLE) AS evaluation
+"""
+_COLUMNS = "prompt_id, messages, images, origin_prompt, rewritten_prompt, evaluation"
+_FRESH = """
+    CREATE TEMP TABLE fresh AS
+    SELECT row_id, original, origin, weight, position, {verdict} AS accepted, {columns}
+    FROM ({distinct})
+    WHERE weight > 0 AND {content} NOT IN (SELECT {older_content} FROM older)
+"""
+# As many of one verdict as of the other, as far as there are rows that may be left out.
+_BALANCE = """
+    DELETE FROM fresh WHERE row_id IN (
+        SELECT row_id
+        FROM fresh, (SELECT sum(CASE WHEN accepted THEN weight ELSE -weight END) AS excess
+                     FROM fresh)
+        WHERE origin = 'new' AND accepted = (excess > 0)
+        QUALIFY row_number() OVER (ORDER BY md5(row_id)) <= abs(excess)
+    )
+"""
+_OWN = f"""
+    SELECT row_id, origin, (sum(weight) OVER (PARTITION BY original))::BIGINT AS weight, {_COLUMNS}
+    FROM fresh QUALIFY row_number() OVER (PARTITION BY original ORDER BY position) = 1
+    ORDER BY position
+"""
+_REPLAYED = f"""
+    SELECT row_id, 'replay' AS origin, 1 AS weight, {_COLUMNS}
+    FROM older ORDER BY md5(concat_ws('/', $round, row_id)) LIMIT $count
+"""
 
 
 @dataclass(frozen=True)
 class RoundSets:
-    """Builds the sets of a round in its home.
+    """Builds the sets of a round.
 
     Args:
         retried: right plans that were found by asking again.
@@ -71,186 +104,134 @@ class RoundSets:
     retried: Sequence[PlanRow] = ()
 
     @property
-    def home(self) -> Home:
-        return round_home(self.foundry.home, self.plan.number)
-
-    @property
     def curation(self) -> CurationSettings:
-        """The profile's, of these shards alone: without imports, documents and reviews."""
+        """The profile's, without imported documents, reviews and contradicted verdicts."""
         curation = self.foundry.settings.curation
-        formats = {"formats": ("llamafactory", "verl"), "mix": None}
         comm = curation.planner.comm.model_copy(update={"path": None})
+        verdicts = curation.critic.verdicts.model_copy(update={"rl": "drop"})
         return curation.model_copy(
             update={
-                "exports": curation.exports.model_copy(update=formats),
                 "planner": curation.planner.model_copy(update={"comm": comm}),
+                "critic": curation.critic.model_copy(update={"verdicts": verdicts}),
                 "reviews": None,
             }
         )
 
-    def build(self) -> dict[str, Counter[str]]:
-        """Write sets and exports; returns the rows of each set by source.
+    def build(self) -> dict[str, Counter[RowOrigin]]:
+        """Write sets and exports; returns the rows of each set by origin.
 
         Raises:
             FoundryError: an export cannot be written.
         """
-        home, lake = self.home, self.foundry.home.lake
-        for shard in self.plan.shards:
-            for table in _SOURCES:
-                home.lake.write(table, lake.read(table, [shard]), shard)
-            found = [row for row in self.retried if row.shard == shard]
-            home.lake.write(PLANS, [*self.foundry.rows(PLANS, shard), *found], shard)
-        own = {
-            CRITIC_RL: self._critic_rl(),  # before SFT: it leaves other steps
-            CRITIC_SFT: self._critic_sft(),
-            PLANNER_SFT: self._planner_sft(),
+        home = self.foundry.home
+        for table, made in self._made().items():
+            home.lake.write(
+                ROUND_ROWS, self._rows(table, made), round_partition(self.plan.number, table)
+            )
+        for form in ("llamafactory", "verl"):
+            export(home, self.curation, form, self.plan.number)
+        return row_counts(home, self.plan.number)
+
+    def _made(self) -> dict[Table, pa.Table]:
+        """All rows of the round's shards, by set, with their origin and weight."""
+        home, curation, shards = self.foundry.home, self.curation, self.plan.shards
+        steps = build_steps(home, curation, shards)[0].read_all()
+        wrong = build_wrong_verdicts(home, curation, self._all_attempts())[0]
+        return {
+            PLANNER_SFT: self._with_origins(self._good_plans(), self._retried_plans()),
+            CRITIC_SFT: self._with_origins(build_critic_sft(home, curation, steps)[0].read_all()),
+            CRITIC_RL: self._with_origins(
+                build_critic_rl(home, curation, steps)[0].read_all(), wrong.read_all()
+            ),
         }
-        for table, rows in own.items():
-            rows += self._replay(table, round(self.rounds.replay * len(rows)))
-            home.lake.write(table, pa.Table.from_pylist(rows, schema=table.arrow_schema))
-        export_all(home, self.curation)
-        return row_counts(home)
 
-    def _critic_sft(self) -> Records:
-        self.home.lake.write(STEPS, build_steps(self.home, self.curation)[0])
-        rows = _records(build_critic_sft(self.home, self.curation)[0])
-        return _balanced(self._new(CRITIC_SFT, rows))
+    def _all_attempts(self) -> pa.Table:
+        """Every step that is scored, uncut and as one of RL."""
+        unfiltered = self.curation.filter.model_copy(update={"rules": ()})
+        curation = self.curation.model_copy(update={"filter": unfiltered})
+        steps = build_steps(self.foundry.home, curation, self.plan.shards)[0].read_all()
+        sql = "SELECT * REPLACE ('rl' AS split, iterations - 1 AS best_iteration) FROM steps"
+        with duckdb.connect() as connection:
+            connection.register("steps", steps.filter(pc.field("kept")))
+            return connection.sql(sql).to_arrow_table().cast(STEPS.arrow_schema)
 
-    def _critic_rl(self) -> Records:
-        failures = self._failures()
-        self.home.lake.write(STEPS, build_steps(self.home, self.curation)[0])
-        rows = _records(build_critic_rl(self.home, self.curation)[0])
-        wrong = {_attempt(row) for row in failures}
-        others = (row for row in rows if _attempt(row) not in wrong)
-        new = self._weighted(self._new(CRITIC_RL, [*failures, *others]))
-        return _balanced([row for row in new if not _is_failure(row)], [*filter(_is_failure, new)])
-
-    def _failures(self) -> Records:
-        """Every attempt of these shards whose verdict the scores contradict, as an RL row."""
-        home, curation = self.home, self.curation
-        unfiltered = curation.filter.model_copy(update={"rules": ()})
-        steps = build_steps(home, curation.model_copy(update={"filter": unfiltered}))[0].read_all()
-        every = pa.Table.from_pylist(
-            [
-                {**step, "split": "rl", "best_iteration": step["iterations"] - 1}
-                for step in steps.to_pylist()
-                if step["kept"]
-            ],
-            schema=STEPS.arrow_schema,
-        )
-        home.lake.write(STEPS, every)
-        verdicts = curation.critic.verdicts.model_copy(update={"rl": "scores"})
-        balance = BalanceSettings(mode="none")
-        critic = curation.critic.model_copy(update={"verdicts": verdicts, "balance_rl": balance})
-        rows = _records(build_critic_rl(home, curation.model_copy(update={"critic": critic}))[0])
-        judged = home.lake.read(ATTEMPTS, columns=[*ATTEMPT_KEY, "accepted"]).to_pylist()
-        said = {_attempt(row): row["accepted"] for row in judged}
-        wrong = (row for row in rows if _truth(row) != said[_attempt(row)])
-        return [_as_failure(row) for row in wrong]
-
-    def _planner_sft(self) -> Records:
-        good, retried = self._good_plans(), {row.plan_id for row in self.retried}
-        rows = _records(build_planner_sft(self.home, self.curation)[0])
-        first = [row for row in rows if row["plan_id"] in good]
-        failures = [_as_failure(row) for row in rows if row["plan_id"] in retried]
-        return self._weighted(self._new(PLANNER_SFT, [*first, *failures]))
-
-    def _good_plans(self) -> set[str]:
-        accept_at_least = self.curation.critic.verdicts.accept_at_least
-        found = duckdb_session(self.home).execute(_GOOD_PLANS, [accept_at_least]).fetchall()
-        good = {plan_id for (plan_id,) in found}
+    def _good_plans(self) -> pa.Table:
+        """Rows of plans that led to good images and, where a grader can tell, are right."""
+        home, shards = self.foundry.home, self.plan.shards
+        least = self.curation.critic.verdicts.accept_at_least
+        with closing(duckdb_session(home)) as connection:
+            sql = _GOOD_PLANS.format(shards=shard_in([*shards]), least=least)
+            good = {plan_id for (plan_id,) in connection.execute(sql).fetchall()}
         if has_exact_grader(self.foundry.settings):
-            good &= right_plans(self.foundry, self.plan.shards)
-        return good
+            good &= right_plans(self.foundry, shards)
+        rows = build_planner_sft(home, self.curation, shards)[0].read_all()
+        return rows.filter(pc.field("plan_id").isin([*good]))
 
-    def _new(self, table: Table, rows: Records) -> Records:
-        """Those that did not occur before, each once, and its copies by balance."""
-        older = {row_content(row) for row in older_rows(self.foundry.home, self.plan.number, table)}
-        first = {row_content(row): _original(row) for row in reversed(rows)}
-        return [
-            row
-            for row in rows
-            if (content := row_content(row)) not in older and first[content] == _original(row)
-        ]
+    def _retried_plans(self) -> pa.Table:
+        prompts = self.foundry.home.lake.read(PROMPTS, self.plan.shards)
+        return plan_rows(prompts, PLANS.to_arrow(self.retried), self.curation.planner)
 
-    def _weighted(self, rows: Records) -> Records:
-        """The same, with failures as often as the settings say."""
-        repeated = weighted(filter(_is_failure, rows), self.rounds.failure_weight)
-        return [row for row in rows if not _is_failure(row)] + [*_numbered(repeated)]
+    def _with_origins(self, new: pa.Table, failures: pa.Table | None = None) -> pa.Table:
+        """Both, failures first, with columns `origin`, `weight` and `position`."""
+        failed = new.slice(0, 0) if failures is None else failures
+        weight = self.rounds.failure_weight
+        rows = pa.concat_tables([failed, new])
+        weights = [copies(row_id, weight) for row_id in failed["row_id"].to_pylist()]
+        origins = ["failure"] * failed.num_rows + ["new"] * new.num_rows
+        rows = rows.append_column("origin", pa.array(origins, pa.string()))
+        rows = rows.append_column("weight", pa.array([*weights, *[1] * new.num_rows], pa.int64()))
+        return rows.append_column("position", pa.array(range(rows.num_rows), pa.int64()))
 
-    def _replay(self, table: Table, count: int) -> Records:
-        """Older rows: of the lineage's set, and what earlier rounds made."""
-        number = self.plan.number
-        rows = [*older_rows(self.foundry.home, number, table)]
-        rows.sort(key=lambda row: stable_hash("replay", number, row["row_id"]))
-        return rows[:count]
+    def _rows(self, table: Table, made: pa.Table) -> pa.Table:
+        """The set: what is new of the rows that were made, balanced, and older rows."""
+        number, columns = self.plan.number, table.columns
+        with duckdb.connect() as connection:
+            connection.register("made", made)
+            connection.register("older", older_rows(self.foundry.home, number, table))
+            connection.execute(
+                _FRESH.format(
+                    verdict=verdict_sql(columns),
+                    columns=_columns(table),
+                    distinct=distinct_sql("made", columns, "position"),
+                    content=content_sql(columns),
+                    older_content=OLDER_CONTENT,
+                )
+            )
+            connection.execute(_BALANCE)
+            own = connection.sql(_OWN).to_arrow_table()
+            count = round(self.rounds.replay * (pc.sum(own["weight"]).as_py() or 0))
+            values = {"round": number, "count": count}
+            replayed = connection.sql(_REPLAYED, params=values).to_arrow_table()
+        shared = {"round": number, "data_set": table.name}
+        rows = [{**row, **shared} for row in [*own.to_pylist(), *replayed.to_pylist()]]
+        return pa.Table.from_pylist(rows, schema=ROUND_ROWS.arrow_schema)
 
 
-def older_rows(home: Home, number: int, table: Table) -> Iterator[dict[str, Any]]:
-    """Rows of the lineage's set, and of rounds before round `number`, without copies by weight."""
-    yield from home.lake.read(table).to_pylist()
-    for plan in recorded_rounds(home):
-        if plan.number < number:
-            own = own_rows(round_home(home, plan.number), table)
-            yield from (row for row in own if not is_weight_copy(row))
+OLDER_CONTENT = content_sql(ROUND_ROWS.columns)
+"""SQL of the content of `older_rows`, which has the columns of `round_rows`."""
 
 
-def is_weight_copy(row: dict[str, Any]) -> bool:
-    """Whether a row repeats another because failures weigh more."""
-    return _COPY in row["row_id"]
+def older_rows(home: Home, number: int, table: Table) -> pa.Table:
+    """Rows of the lineage's set, and of rounds before round `number`, each once."""
+    with duckdb.connect() as connection:
+        connection.register("lineage", home.lake.read(table))
+        earlier = [plan.number for plan in recorded_rounds(home) if plan.number < number]
+        connection.register("rounds", round_rows(home, earlier, table))
+        return connection.sql(
+            f"SELECT row_id, {_columns(table)} FROM lineage "
+            f"UNION ALL SELECT row_id, {_COLUMNS} FROM rounds"
+        ).to_arrow_table()
 
 
-def row_counts(home: Home) -> dict[str, Counter[str]]:
-    """Rows of a round's sets by source."""
-    counts: dict[str, Counter[str]] = {}
-    for table in SETS:
-        own = own_rows(home, table)
-        failures = sum(map(_is_failure, own))
-        replayed = home.lake.rows(table) - len(own)
-        counts[table.name] = Counter(new=len(own) - failures, failure=failures, replay=replayed)
+def row_counts(home: Home, number: int) -> dict[str, Counter[RowOrigin]]:
+    """Rows of a round's sets by origin, as often as they are trained on."""
+    empty: dict[RowOrigin, int] = {"new": 0, "failure": 0, "replay": 0}
+    counts = {table.name: Counter(empty) for table in SETS}
+    partitions = [round_partition(number, table) for table in SETS]
+    for row in home.lake.read(ROUND_ROWS, partitions, ["data_set", "origin", "weight"]).to_pylist():
+        counts[row["data_set"]][row["origin"]] += row["weight"]
     return counts
 
 
-def _attempt(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ATTEMPT_KEY)
-
-
-def _original(row: dict[str, Any]) -> object:
-    """What a row and its copies have in common."""
-    return _attempt(row) if "iteration" in row else row["row_id"]
-
-
-def _as_failure(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "row_id": f"{_FAILURE}{row['row_id']}"}
-
-
-def _is_failure(row: dict[str, Any]) -> bool:
-    return str(row["row_id"]).startswith(_FAILURE)
-
-
-def _truth(row: dict[str, Any]) -> bool:
-    """The verdict that a row of a critic's set teaches."""
-    return bool(row["evaluation"]["success"] if "evaluation" in row else row["accepted"])
-
-
-def _records(rows: pa.RecordBatchReader) -> Records:
-    return rows.read_all().to_pylist()
-
-
-def _numbered(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Repeated rows with ids and copy numbers of their own."""
-    seen: Counter[str] = Counter()
-    for row in rows:
-        row_id, copy = row["row_id"], seen[row["row_id"]]
-        seen[row_id] += 1
-        yield {**row, "row_id": f"{row_id}{_COPY}{copy}", "copy_number": copy} if copy else row
-
-
-def _balanced(others: Records, failures: Sequence[dict[str, Any]] = ()) -> Records:
-    """Both, with rows of the commoner verdict left out of `others`, as far as there are such."""
-    counts = Counter(_truth(row) for row in (*others, *failures))
-    common = counts[True] > counts[False]
-    excess = abs(counts[True] - counts[False])
-    candidates = [row["row_id"] for row in others if _truth(row) == common]
-    left_out = set(sorted(candidates, key=lambda row_id: unit_interval(row_id))[:excess])
-    return [row for row in others if row["row_id"] not in left_out] + [*failures]
+def _columns(table: Table) -> str:
+    return _CRITIC_RL_COLUMNS if table is CRITIC_RL else _SFT_COLUMNS

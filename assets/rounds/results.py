@@ -15,7 +15,7 @@ from ..evaluation.items import PARTS, benchmark_name, pack_name, promotion_bench
 from ..evaluation.promotion import assess_candidates, values_by_system
 from ..evaluation.systems import System, newest_system, system_in_use
 from ..evaluation.variants import CANDIDATE, NEW_CRITIC, NEW_PLANNER, PROMOTED
-from ..prompts.rounds import RoundPlan, round_home
+from ..prompts.rounds import RoundPlan
 from .data import row_counts
 from .safeguards import diversity
 
@@ -118,7 +118,7 @@ def _row(
     why: str,
 ) -> RoundRow:
     ended = datetime.now(UTC)
-    counts = row_counts(round_home(foundry.home, plan.number))
+    counts = row_counts(foundry.home, plan.number)
     return RoundRow(
         round=plan.number,
         planner=system.planner if system else None,

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from inference.calls.hashing import stable_hash
@@ -14,14 +15,20 @@ from schemas.rounds import ROUNDS, RoundDiversity, RoundRow
 from schemas.trajectories import ATTEMPTS, PLANS
 from warehouse import Home
 
-from ..curation.sampling import row_content
-from ..prompts.rounds import RoundPlan, own_rows, recorded_rounds, round_home
-from .data import SETS, is_weight_copy, older_rows
+from ..curation.sources import round_rows
+from ..prompts.rounds import RoundPlan, recorded_rounds
+from .data import OLDER_CONTENT, SETS, older_rows
 from .settings import SafeguardSettings
 
 _WINDOW = 100  # texts of which distinct pairs of words are counted together
 _VARIED = ("distinct_plans", "distinct_refinements", "distinct_images")
 _LENGTHS = ("plan_words", "refinement_words")
+_DISTINCT = f"""
+    SELECT count(*), count(DISTINCT content) FILTER (
+        content NOT IN (SELECT {OLDER_CONTENT} FROM older)
+    )
+    FROM (SELECT {OLDER_CONTENT} AS content FROM own)
+"""
 
 
 @dataclass(frozen=True)
@@ -38,9 +45,8 @@ def heldout_free(home: Home, plan: RoundPlan, _limits: SafeguardSettings) -> Saf
     prompts = home.lake.read(PROMPTS, columns=columns).to_pylist()
     heldout = [row for row in prompts if row["split"] != "train" and row["pack"] == plan.pack]
     templates = home.lake.read(TEMPLATES, where=pc.field("heldout")).to_pylist()
-    used = {
-        row["prompt_id"] for table in SETS for row in own_rows(round_home(home, plan.number), table)
-    }
+    sets = [round_rows(home, [plan.number], table) for table in SETS]
+    used = {*pa.concat_tables(sets)["prompt_id"].to_pylist()}
     own = [row for row in prompts if row["shard"] in plan.shards or row["prompt_id"] in used]
     combinations = {tuple(sorted(row["terms"])) for row in heldout if row["terms"]}
     reserved = {row["template_id"] for row in templates if row["pack"] == plan.pack}
@@ -58,11 +64,13 @@ def few_duplicates(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Sa
     """Every set has new rows; those that occurred before the round, or twice in it, are few."""
     problems, numbers = [], {}
     for table in SETS:
-        older = {row_content(row) for row in older_rows(home, plan.number, table)}
-        own = [row for row in own_rows(round_home(home, plan.number), table) if _is_first(row)]
-        share = _repeated(own, older) / len(own) if own else 0.0
+        with duckdb.connect() as connection:
+            connection.register("own", round_rows(home, [plan.number], table))
+            connection.register("older", older_rows(home, plan.number, table))
+            [(rows, distinct)] = connection.execute(_DISTINCT).fetchall()
+        share = 1 - distinct / rows if rows else 0.0
         numbers[f"duplicates/{table.name}"] = share
-        if not own:
+        if not rows:
             problems.append(f"no row of {table.name} is new")
         if share > limits.duplicates:
             limit = f"at most {limits.duplicates:.0%} may"
@@ -140,17 +148,3 @@ def _first_diversity(home: Home, plan: RoundPlan) -> RoundDiversity | None:
     made = {shard for each in recorded_rounds(home) for shard in each.shards}
     before = [name for name in home.lake.partitions(PLANS) if name not in made]
     return diversity(home, before) if before else None
-
-
-def _is_first(row: dict[str, Any]) -> bool:
-    """Copies are meant: by balance, or of failures."""
-    return row.get("copy_number", 0) == 0 and not is_weight_copy(row)
-
-
-def _repeated(rows: Iterable[dict[str, Any]], older: set[str]) -> int:
-    seen, repeated = set(older), 0
-    for row in rows:
-        content = row_content(row)
-        repeated += content in seen
-        seen.add(content)
-    return repeated

@@ -13,7 +13,9 @@ import pytest
 from assets.checkpoints import training
 from assets.checkpoints.recipes import LINEAGE
 from assets.core.foundry import FoundryResource
-from assets.prompts.rounds import own_rows, recorded_rounds, round_home, states
+from assets.curation.planner_sets import build_planner_sft
+from assets.curation.sources import TrainingSources, round_partition, round_rows
+from assets.prompts.rounds import recorded_rounds, states
 from assets.rounds.assets import findings
 from assets.rounds.data import RoundSets
 from assets.rounds.plan_retries import retry_plans
@@ -28,7 +30,7 @@ from inference.roles import BackendError, UnusableAnswerError
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.prompts import PROMPTS
-from schemas.rounds import FAILURES
+from schemas.rounds import FAILURES, ROUND_ROWS
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
 from tests.dagster_project.conftest import copy_lake, trained_foundry
 from tests.helpers.fake_launcher import FakeLauncher
@@ -118,20 +120,25 @@ def test_a_round_adds_train_prompts_and_records_who_makes_them(killed, promoted,
     assert {f"sketchbook-000{number}" for number in range(4)} <= set(lake.partitions(PROMPTS))
 
 
+def made(home, table):
+    """What the round added to a set."""
+    return round_rows(home, [1], table).to_pylist()
+
+
 def test_its_sets_have_what_the_agents_got_wrong_and_older_rows(killed, foundry):
-    home = round_home(foundry.home, 1)
     said = {
         (row.trajectory_id, row.step_number, row.iteration): row.accepted
         for row in foundry.rows(ATTEMPTS, SHARD)
     }
-    own = own_rows(home, CRITIC_RL)
-    failures = [row for row in own if row["row_id"].startswith("failure/")]
-    assert failures and len(failures) % 3 == 0
+    own = made(foundry.home, CRITIC_RL)
+    assert {row["weight"] for row in own if row["origin"] == "failure"} == {3}
     for row in own:
-        key = row["trajectory_id"], row["step_number"], row["iteration"]
-        assert (row["evaluation"]["success"] != said[key]) == (row in failures)
+        trajectory, step, iteration, _ = row["row_id"].rsplit("/", 3)
+        is_wrong = row["evaluation"]["success"] != said[trajectory, int(step), int(iteration)]
+        assert is_wrong == (row["origin"] == "failure")
     for table in (PLANNER_SFT, CRITIC_SFT, CRITIC_RL):
-        assert home.lake.rows(table) > len(own_rows(home, table)) > 0, "older rows are among them"
+        trained_on = TrainingSources(foundry.home, foundry.settings.curation, 1).count(table)
+        assert trained_on > len(made(foundry.home, table)) > 0, "older rows are among them"
         shards = {row.get("trajectory_id") for row in foundry.home.lake.read(table).to_pylist()}
         assert not shards & {key[0] for key in said}, "the lineage's own set has none of its rows"
 
@@ -207,24 +214,22 @@ def test_combinations_of_held_out_terms_are_found(copied):
 
 
 def test_repeated_rows_are_found(copied):
-    lake = round_home(copied.home, 1).lake
-    rows = lake.read(PLANNER_SFT).to_pylist()
-    for row in rows:
-        row["messages"], row["images"] = rows[0]["messages"], rows[0]["images"]
-    copied.home.lake.write(PLANNER_SFT, [PLANNER_SFT.row(**rows[0])])
-    lake.write(PLANNER_SFT, [PLANNER_SFT.row(**row) for row in rows])
+    lake, place = copied.home.lake, round_partition(1, PLANNER_SFT)
+    older = lake.read(PLANNER_SFT).to_pylist()[0]
+    same = {name: older[name] for name in ("messages", "images")}
+    rows = [ROUND_ROWS.row(**{**row, **same}) for row in lake.read(ROUND_ROWS, [place]).to_pylist()]
+    lake.write(ROUND_ROWS, rows, place)
     assert problems(copied) == {"few_duplicates"}
 
 
 def test_rows_that_occurred_before_are_left_out(copied):
     (plan,) = recorded_rounds(copied.home)
     sets = RoundSets(copied, plan, copied.settings.rounds)
-    rows = own_rows(round_home(copied.home, 1), PLANNER_SFT)
-    older = [PLANNER_SFT.row(**{**row, "prompt_id": "older"}) for row in rows]
-    copied.home.lake.write(PLANNER_SFT, older[1:])
+    rows = build_planner_sft(copied.home, copied.settings.curation, plan.shards)[0].read_all()
+    copied.home.lake.write(PLANNER_SFT, rows.slice(1))
     assert sets.build()["planner_sft"] == {"new": 1, "failure": 0, "replay": 1}
     assert not problems(copied)
-    copied.home.lake.write(PLANNER_SFT, older)
+    copied.home.lake.write(PLANNER_SFT, rows)
     sets.build()
     assert problems(copied) == {"few_duplicates"}, "nothing is new"
 
@@ -293,8 +298,8 @@ def test_plans_found_by_retries_weigh_more(copied, wrong):
     rows = retried(copied, LuckyPlanner()).rows
     counts = RoundSets(copied, plan, copied.settings.rounds, rows).build()["planner_sft"]
     assert counts["failure"] == 3 * 3
-    own = own_rows(round_home(copied.home, 1), PLANNER_SFT)
-    assert {row["prompt_id"] for row in own if row["row_id"].startswith("failure/")} == wrong
+    own = made(copied.home, PLANNER_SFT)
+    assert {row["prompt_id"] for row in own if row["origin"] == "failure"} == wrong
     assert len({row["row_id"] for row in own}) == len(own)
     assert "cat" not in str([row["messages"] for row in own if row["prompt_id"] in wrong])
     assert not problems(copied), "copies by weight are no duplicates"

@@ -14,7 +14,7 @@ import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.curation.exports.folder import read_card
-from assets.curation.exports.mixing import imported_count
+from assets.curation.sources import TrainingSources
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from inference.backends.providers.budget import SpendingFile
@@ -113,7 +113,7 @@ def met(sampled, tmp_path):
 def test_imports_are_counted_and_the_ui_shows_how_far_the_sets_are(met, instance):
     before = {row["row_id"] for row in met.home.lake.read(TABLES["critic_sft"]).to_pylist()}
     run_lineage(met, instance, met.shards)
-    imports = imported_count(met.home, met.settings.curation, "planner_sft")
+    imports = TrainingSources(met.home, met.settings.curation).imported_count(TABLES["planner_sft"])
     assert 8 < imports < 16
     sets = rows(met.home)
     assert sets == {"planner_sft": 27 - imports, "critic_sft": 14, "critic_rl": 6}

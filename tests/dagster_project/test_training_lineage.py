@@ -77,11 +77,13 @@ def test_curves_and_rollouts_of_grpo_are_shown(trained, foundry, instance):
     events = list(Path(metadata["tracking"].path).glob("events.out.tfevents.*"))
     assert events and b"actor/pg_loss" in events[0].read_bytes()
     assert metadata["curves"].value.startswith("![") and "| step |" in metadata["samples"].value
-    rollouts, judged = foundry.rows(ROLLOUTS), foundry.rows(CRITIC_RL)[0].edited_image
+    rollouts, judged = foundry.rows(ROLLOUTS), foundry.rows(CRITIC_RL)[0]
     assert len(rollouts) == 4 and {row.step for row in rollouts} == {1}
     assert ("rollouts" in metadata) == any(row.image for row in rollouts)
-    drawn = [row.model_copy(update={"image": judged}) for row in rollouts]
-    sheet = Image.open(BytesIO(rollouts_sheet(foundry.home, drawn)))
+    drawn = [row.model_copy(update={"image": judged.edited_image}) for row in rollouts]
+    sheet = Image.open(
+        BytesIO(rollouts_sheet(foundry.home, {judged.row_id: judged.edited_image}, drawn))
+    )
     assert sheet.height > sheet.width / 3, "a row for each of the four"
 
 

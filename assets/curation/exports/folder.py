@@ -6,7 +6,7 @@ into the image store where that is possible, so they take no space.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from warehouse.checksums import file_sha256
 from warehouse.lake import ALL
 
 from ..settings import CurationSettings
-from .mixing import imported_rows, own_weight, stored_rows, weighted
+from ..sources import TrainingSources
 
 CARD = "card.json"
 _IMAGE_COLUMNS = ("images", "input_images", "origin_image", "edited_image")
@@ -35,9 +35,16 @@ _BATCH = 256  # rows with embedded images in memory
 class ExportFolder:
     """The folder that an exporter writes to."""
 
-    home: Home
     path: Path
-    settings: CurationSettings
+    sources: TrainingSources
+
+    @property
+    def home(self) -> Home:
+        return self.sources.home
+
+    @property
+    def settings(self) -> CurationSettings:
+        return self.sources.settings
 
     def add_image(self, sha256: str) -> str:
         """Put an image below `images/`; its path relative to the folder, with `/`."""
@@ -49,22 +56,20 @@ class ExportFolder:
         return name
 
     def rows(self, table: Table, where: Any = None) -> Iterator[dict[str, Any]]:
-        """Stored rows that satisfy `where` (see `stored_rows`), few of them in memory.
+        """Stored rows that satisfy `where` (a `pyarrow.compute` expression), few of them in memory.
 
         Raises (while they are read):
             FoundryError: a row has not one placeholder per image.
             StorageError: a file is damaged.
         """
-        partitions = self.home.lake.partitions(table) if table.sharded else [ALL]
-        for row in stored_rows(self.home.lake, table, partitions, where):
-            if "messages" in row:
-                _check_placeholders(table, row)
-            yield row
+        for partition in self.home.lake.partitions(table) if table.sharded else [ALL]:
+            for part in self.home.lake.stream(table, partition=partition):
+                rows = (part if where is None else part.filter(where)).to_pylist()
+                yield from rows if "messages" not in table.columns else _checked(table, rows)
 
     def training_rows(self, table: Table, where: Any = None) -> Iterator[dict[str, Any]]:
-        """What a trainer gets: `rows`, and imported ones, by the weights of `exports.mix`."""
-        yield from weighted(self.rows(table, where), own_weight(self.settings, table.name))
-        yield from imported_rows(self.home, self.settings, table.name, where)
+        """What a trainer gets: the rows of all sources, as often as they weigh; raises likewise."""
+        return _checked(table, self.sources.rows(table, where))
 
     def json_lines(self, name: str, rows: Iterator[Mapping[str, Any]]) -> int:
         """Write rows as JSON lines; the number of rows."""
@@ -146,10 +151,13 @@ def read_card(path: Path) -> dict[str, Any]:
     return card if isinstance(card, dict) else {}
 
 
-def _check_placeholders(table: Table, row: Mapping[str, Any]) -> None:
-    text, images = "\n".join(each["content"] for each in row["messages"]), images_of(row)
-    if (count := len(_PLACEHOLDER.findall(text))) != len(images):
-        raise FoundryError(
-            f"{table.name} row {row['row_id']} has {count} {IMAGE} placeholders for "
-            f"{len(images)} images; materialize {table.name} again"
-        )
+def _checked(table: Table, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The same rows; raises FoundryError: one has not as many placeholders as images."""
+    for row in rows:
+        text, images = "\n".join(each["content"] for each in row["messages"]), images_of(row)
+        if (count := len(_PLACEHOLDER.findall(text))) != len(images):
+            raise FoundryError(
+                f"{table.name} row {row['row_id']} has {count} {IMAGE} placeholders for "
+                f"{len(images)} images; materialize {table.name} again"
+            )
+        yield row

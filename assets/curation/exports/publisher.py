@@ -26,11 +26,11 @@ from warehouse.verify import Check, Damage, folder_checks
 from ...core.duckdb_session import duckdb_session
 from ...core.metadata import markdown_section
 from ..settings import CurationSettings
+from ..sources import TrainingSources
 from ..steps import theta_of
 from .folder import CARD, ExportFolder, read_card, simulation_note
 from .formats import FORMATS, MIXED, Format
 from .huggingface import yaml_header
-from .mixing import mix_hashes, mix_sources
 
 FORMAT_VERSION = 4  # incremented when an exporter writes the same rows differently
 
@@ -64,7 +64,7 @@ class Card:
 
     Args:
         fingerprint: a hash of everything it depends on.
-        mix: see `mix_hashes`.
+        mix: see `TrainingSources.mix`.
     """
 
     name: str
@@ -103,12 +103,18 @@ def export_all(home: Home, settings: CurationSettings) -> list[Card]:
     return [export(home, settings, name) for name in settings.export_formats]
 
 
-def export(home: Home, settings: CurationSettings, name: str) -> Card:
-    """Write one export, unless it is up to date; raises what `export_all` does."""
-    path, form = home.exports / name, FORMATS[name]
-    origin = _origin(home, settings, form.tables)
-    if name in MIXED:
-        origin |= _mix(home, settings, origin)
+def export(home: Home, settings: CurationSettings, name: str, round: int | None = None) -> Card:
+    """Write one export, unless it is up to date; raises what `export_all` does.
+
+    Args:
+        round: number of the round whose sets are exported, to a folder of its own; None: the
+            lineage's.
+    """
+    sources, form = TrainingSources(home, settings, round), FORMATS[name]
+    path, origin = sources.exports / name, _origin(sources, form.tables)
+    if name in MIXED and (mix := sources.mix(form.tables)):
+        imports = {"imports": sources.imports(form.tables)}
+        origin |= {"mix": mix, "sources": origin["sources"] | imports}
     parts = [FORMAT_VERSION, name, origin, settings.exports]
     fingerprint = content_digest(parts)
     if (stored := read_card(path)).get("fingerprint") == fingerprint:
@@ -116,7 +122,7 @@ def export(home: Home, settings: CurationSettings, name: str) -> Card:
     try:
         with atomic_path(path) as draft:
             draft.mkdir()
-            folder = ExportFolder(home, draft, settings)
+            folder = ExportFolder(draft, sources)
             counts, files = form.write(folder, settings.exports), folder.hashes()
             use = form.use_of(counts)
             card = Card(name, form.title, use, fingerprint, counts, files=files, **origin)
@@ -139,9 +145,12 @@ def _header(form: Format, folder: ExportFolder, card: Card) -> str:
     return yaml_header(shared | form.header(folder, card.counts))
 
 
-def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -> dict[str, Any]:
-    connection = duckdb_session(home)
-    hashes = {table.name: table_hash(home, table) for table in tables}
+def _origin(sets: TrainingSources, tables: tuple[Table, ...]) -> dict[str, Any]:
+    home, settings, connection = sets.home, sets.settings, duckdb_session(sets.home)
+    of_round = sets.round is not None
+    hashes = {
+        table.name: sets.hash(table) if of_round else table_hash(home, table) for table in tables
+    }
     pulled = _pulled_sources(home, hashes)
     sources = {
         what: sorted(_distinct(connection, *at) | pulled.get(what, set()))
@@ -158,23 +167,14 @@ def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -
     values = settings.model_dump(mode="json", exclude={"exports": True, "planner": {"comm"}})
     return {
         "sources": sources | {"agent prompts": sorted(prompts)},
-        "splits": dict(connection.execute(_SPLITS).fetchall()),
+        "splits": {} if of_round else dict(connection.execute(_SPLITS).fetchall()),
         "thresholds": {
-            "theta": theta_of(connection, settings.split),
+            "theta": None if of_round else theta_of(connection, settings.split),
             "split.unit": settings.split.unit,
             **dict(_flatten(values)),
         },
         "tables": hashes,
     }
-
-
-def _mix(home: Home, settings: CurationSettings, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """What the card says of imported rows: nothing where there are none."""
-    tables = list(origin["tables"])
-    if not (mix := mix_hashes(home, settings, tables)):
-        return {}
-    sources = origin["sources"] | {"imports": mix_sources(home, settings, tables)}
-    return {"mix": mix, "sources": sources}
 
 
 def _pulled_sources(home: Home, hashes: Mapping[str, str | None]) -> dict[str, set[str]]:

@@ -11,7 +11,6 @@ from assets.core.profile import load_profile
 from training.base_model import BaseModelSettings
 from training.grpo.recipe import GrpoSettings
 from training.sft.recipe import SftSettings
-from warehouse import Home
 
 BASE = Recipe("base_model", "base", BaseModelSettings(), inputs={"weights": "abc"})
 CUSTOM_RECIPE = (
@@ -20,7 +19,7 @@ CUSTOM_RECIPE = (
 
 
 def data(rows="one"):
-    return DataSet(Path("export"), {"critic_sft": rows}, 1, Home("home"))
+    return DataSet(Path("export"), {"critic_sft": rows}, 1, None)
 
 
 def rl(profile, **settings):

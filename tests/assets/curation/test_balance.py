@@ -79,10 +79,19 @@ def unbalanced(rows, **options) -> list[int]:
     return [row["iteration"] for row in broken]
 
 
-def test_down_samples_the_more_frequent_verdict():
-    report, rows = balanced({0: (7, 3), 1: (1, 4)}, mode="down")
-    assert after(report) == {0: (3, 3), 1: (1, 1)}
-    assert {row[-1] for row in rows} == {0}
+def test_counts_by_hand():
+    cases = {  # mode, (accepted, rejected) of each iteration: before, after
+        "down": ({0: (7, 3), 1: (1, 4)}, {0: (3, 3), 1: (1, 1)}),
+        "up": ({0: (7, 3), 1: (1, 9), 2: (5, 0)}, {0: (7, 7), 1: (3, 3), 2: (0, 0)}),
+        "none": ({0: (5, 2), 2: (5, 0)}, {0: (5, 2), 2: (5, 0)}),
+    }
+    for mode, (before, wanted) in cases.items():
+        report, rows = balanced(before, mode=mode)
+        assert after(report) == wanted
+        assert unbalanced(rows, tolerance=0.02) == ([0, 2] if mode == "none" else [])
+    _, rows = balanced({0: (7, 4)}, mode="up")
+    copies = [row[-1] for row in rows if not row[3]]
+    assert sorted(copies) == [0, 0, 0, 0, 1, 1, 1], "every row once before one twice"
 
 
 def test_one_row_more_of_a_verdict_is_in_balance_and_three_of_few_are_not():
@@ -95,38 +104,9 @@ def test_one_row_more_of_a_verdict_is_in_balance_and_three_of_few_are_not():
         assert unbalanced([*rows, *more], tolerance=0.0) == some
 
 
-def test_up_repeats_the_rarer_verdict_within_bounds():
-    report, rows = balanced({0: (7, 3), 1: (1, 9)}, mode="up")
-    assert after(report) == {0: (7, 7), 1: (3, 3)}
-    assert [row[-1] for row in rows if row[2] == 1 and row[3]] == [0, 1, 2]
-
-
-def test_every_row_comes_once_before_one_comes_twice():
-    _, rows = balanced({0: (7, 4)}, mode="up")
-    copies = [row[-1] for row in rows if not row[3]]
-    assert sorted(copies) == [0, 0, 0, 0, 1, 1, 1]
-
-
-def test_an_iteration_with_one_verdict_is_left_out_unless_nothing_is_balanced():
-    assert after(balanced({2: (5, 0)})[0]) == {2: (0, 0)}
-    report, rows = balanced({2: (5, 0)}, mode="none")
-    assert after(report) == {2: (5, 0)}
-    assert unbalanced(rows, tolerance=0.02) == [2]
-
-
-def test_mode_none_changes_nothing():
-    report, _ = balanced({0: (5, 2)}, mode="none")
-    assert after(report) == {0: (5, 2)}
-
-
 def test_the_seed_chooses_the_rows():
     picks = [balanced({0: (40, 5)}, mode="down", seed=seed)[1] for seed in (1, 1, 2)]
     assert picks[0] == picks[1] != picks[2]
-
-
-def test_check_finds_imbalance():
-    _, rows = balanced({0: (5, 2)}, mode="none")
-    assert unbalanced(rows, tolerance=0.02) == [0]
 
 
 @settings(max_examples=40, deadline=None)

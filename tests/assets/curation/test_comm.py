@@ -121,24 +121,21 @@ def test_numbers_go_on_from_the_cut_and_are_not_in_the_texts(world, folder):
     assert row.messages[0].content.count("<image>") == row.cut
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("Step 3: Mix it.", "Mix it."),
-        ("STEP 12 - Mix it.", "Mix it."),
-        ("(4) Mix it.", "Mix it."),
-        ("4. Mix it.", "Mix it."),
-        ("4.5 cups of water", "4.5 cups of water"),
-        ("10 cups of water", "10 cups of water"),
-        ("Step 3 is the hardest", "Step 3 is the hardest"),
-        ("Step 3:", "Step 3:"),
-    ],
-)
-def test_lead_ins_are_left_out(world, folder, written, meant):
-    last = [text(written), image("pictures/1.png")]
-    two = document("x", [text("a"), image("pictures/0.png")], last)
-    (row,), _ = import_comm(world.home, write(folder, [two], share=1), "planner-interleaved")
-    assert rest_of(row) == [(2, meant, meant, meant)]
+def test_lead_ins_are_left_out(world, folder):
+    written = {
+        "Step 3: Mix it.": "Mix it.",
+        "STEP 12 - Mix it.": "Mix it.",
+        "(4) Mix it.": "Mix it.",
+        "4. Mix it.": "Mix it.",
+        "4.5 cups of water": "4.5 cups of water",
+        "10 cups of water": "10 cups of water",
+        "Step 3 is the hardest": "Step 3 is the hardest",
+        "Step 3:": "Step 3:",
+    }
+    first = [text("a"), image("pictures/0.png")]
+    documents = [document(each, first, [text(each), image("pictures/1.png")]) for each in written]
+    rows, _ = import_comm(world.home, write(folder, documents, share=1), "planner-interleaved")
+    assert [rest_of(row) for row in rows] == [[(2, *[each] * 3)] for each in written.values()]
 
 
 def test_share_and_cuts_follow_from_the_seed_alone(world, folder):
@@ -156,18 +153,14 @@ def test_share_and_cuts_follow_from_the_seed_alone(world, folder):
     assert cuts(1, write(folder, documents[::-1], share=0.5)) == first
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        [[text("a"), image("pictures/0.png")]],
-        [[text("a"), image("pictures/0.png")], [text("b")]],
-        [[text("a")], [text("b"), image("pictures/0.png")]],
-    ],
-)
-def test_documents_without_images_on_both_sides_of_a_cut_give_captions(world, folder, steps):
-    comm = write(folder, [document("x", *steps)], share=1)
-    (row,), _ = import_comm(world.home, comm, "planner-interleaved")
-    assert (row.source, row.cut) == ("comm", 0)
+def test_documents_without_images_on_both_sides_of_a_cut_give_captions(world, folder):
+    drawn, plain = [text("a"), image("pictures/0.png")], [text("b")]
+    documents = [
+        document(number, *steps)
+        for number, steps in enumerate([[drawn], [drawn, plain], [plain, drawn]])
+    ]
+    rows, _ = import_comm(world.home, write(folder, documents, share=1), "planner-interleaved")
+    assert [(row.source, row.cut) for row in rows] == [("comm", 0)] * 3
 
 
 def test_images_that_are_to_be_drawn_need_not_be_there(world, folder):
@@ -177,9 +170,8 @@ def test_images_that_are_to_be_drawn_need_not_be_there(world, folder):
     assert quarantined == [] and len(row.images) == 1
 
 
-@pytest.mark.parametrize(
-    ("raw", "reason"),
-    [
+def test_unusable_documents_are_quarantined_with_a_reason(world, folder):
+    unusable = [
         ("just text", "document: Input should be"),
         ({"data_id": "x"}, "step_info: Field required"),
         (document("x"), "step_info: List should have at least 1 item"),
@@ -194,13 +186,15 @@ def test_images_that_are_to_be_drawn_need_not_be_there(world, folder):
         (document("x", [text("a"), image(None)]), "an image without image_path"),
         (document("x", *[[text("a"), image("pictures/0.png")]] * 31), "31 steps, more than 30"),
         (document("tea-1", [text("a"), image("pictures/0.png")]), "the same data_id"),
-    ],
-)
-def test_unusable_documents_are_quarantined_with_a_reason(world, folder, raw, reason):
-    rows, quarantined = import_comm(world.home, write(folder, [TEA, raw]), "planner-interleaved")
+    ]
+    documents = [TEA, *(raw for raw, _ in unusable)]
+    for number, raw in enumerate(documents):
+        if isinstance(raw, dict) and raw["data_id"] == "x":
+            documents[number] = {**raw, "data_id": f"x{number}"}
+    rows, quarantined = import_comm(world.home, write(folder, documents), "planner-interleaved")
     assert [row.row_id for row in rows] == ["comm:tea-1"]
-    ((_, message),) = quarantined
-    assert reason in message and "\n" not in message
+    for (_, reason), (_, message) in zip(unusable, quarantined, strict=True):
+        assert reason in message and "\n" not in message
 
 
 def test_json_lines_with_a_broken_line(world, folder):

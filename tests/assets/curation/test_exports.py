@@ -95,24 +95,14 @@ def test_llamafactory_finds_messages_and_images(home, tmp_path):
             assert [message["role"] for message in row["messages"]] == ["user", "assistant"]
             text = "".join(message["content"] for message in row["messages"])
             assert text.count("<image>") == len(row["images"])
-            assert all(Image.open(folder / image).size == (16, 16) for image in row["images"])
-
-
-def test_llamafactory_gets_rows_with_images_first(home):
+            for image in row["images"]:
+                assert Image.open(folder / image).size == (16, 16)
+                content = (folder / image).read_bytes()
+                assert hashlib.sha256(content).hexdigest() == Path(image).stem
     # It fails at an image that follows 1,000 rows without one.
-    path = export(home, "llamafactory")
-    rows = json.loads((path / "planner_sft.json").read_text())
+    rows = json.loads((folder / "planner_sft.json").read_text())
     has_images = [bool(row["images"]) for row in rows]
-    assert set(has_images) == {True, False}
-    assert has_images == sorted(has_images, reverse=True)
-
-
-def test_llamafactory_images_hash_to_their_names(home):
-    path = export(home, "llamafactory")
-    images = list((path / "images").rglob("*.png"))
-    assert images
-    for path in images:
-        assert hashlib.sha256(path.read_bytes()).hexdigest() == path.stem
+    assert has_images == sorted(has_images, reverse=True) and len(set(has_images)) == 2
 
 
 def test_verl_rows_embed_their_images(home, tmp_path, monkeypatch):
@@ -144,6 +134,9 @@ def test_large_sets_are_files_of_bounded_size(home):
         rl = sorted(folders["verl"].glob("critic_rl*.parquet"))
         tables = [pq.read_table(file) for file in rl]
         assert len(rl) == -(-12 // rows_per_file)
+        readme = (folders["verl"] / "README.md").read_text()
+        assert ("list of the files" in readme) == (len(rl) > 1)
+        assert [*counts_of(folders["verl"]).values()] == [12]
         assert all(len(table) <= rows_per_file for table in tables)
         expected = pq.read_table(whole["verl"] / "critic_rl.parquet").to_pylist()
         assert [row for table in tables for row in table.to_pylist()] == expected
@@ -164,12 +157,6 @@ def test_large_sets_are_files_of_bounded_size(home):
             for folder in (whole[name], folders[name])
         )
         assert before == after
-
-
-def test_the_card_says_how_verl_reads_several_files(home):
-    folder = export(home, "verl", rows_per_file=5)
-    assert counts_of(folder) == {"critic_rl-*.parquet": 12}
-    assert "list of the files" in (folder / "README.md").read_text()
 
 
 def test_reference_rows_have_exactly_its_keys(home, tmp_path):
@@ -246,19 +233,12 @@ def test_empty_home_exports_empty_sets(tmp_path):
     assert "configs: []" in (exports / "huggingface" / "README.md").read_text()
 
 
-def test_unchanged_content_is_not_exported_again(home):
-    options = settings()
+def test_only_changed_content_is_exported_again_and_replaces_the_whole_export(home):
+    options = settings(formats=("reference",))
     first = export_all(home, options)
     stamps = {path: path.stat().st_mtime_ns for path in home.exports.rglob("*")}
-    again = export_all(home, options)
-    assert len(first) == 4
+    assert export_all(home, options) == first
     assert stamps == {path: path.stat().st_mtime_ns for path in home.exports.rglob("*")}
-    assert first == again
-
-
-def test_changed_content_replaces_the_whole_export(home):
-    options = settings(formats=("reference",))
-    export_all(home, options)
     (home.exports / "reference" / "stray.txt").write_text("left over")
     home.lake.write(CRITIC_RL, home.lake.read(CRITIC_RL).slice(0, 3))
     (card,) = export_all(home, options)
@@ -295,29 +275,24 @@ def test_the_card_says_what_is_simulated(home):
     assert yaml.safe_load(readme.split("---\n")[1])["tags"] == ["interleave-foundry", "simulated"]
 
 
-def test_too_few_placeholders_are_an_error_and_publish_nothing(home):
+def test_an_export_that_cannot_be_written_is_one_error_and_publishes_nothing(home):
     options = settings(formats=("llamafactory",))
-    rows = home.lake.read(CRITIC_SFT).to_pylist()
-    rows[0]["images"] = rows[0]["images"][:1]
-    home.lake.write(CRITIC_SFT, [CRITIC_SFT.row.model_validate(row) for row in rows])
+    rows = home.lake.read(CRITIC_SFT)
+    broken = rows.to_pylist()
+    broken[0]["images"] = broken[0]["images"][:1]
+    home.lake.write(CRITIC_SFT, [CRITIC_SFT.row.model_validate(row) for row in broken])
     message = "has 2 <image> placeholders for 1 images; materialize critic_sft again"
     with pytest.raises(FoundryError, match=message):
         export_all(home, options)
     assert list(home.exports.iterdir()) == []
-
-
-def test_file_at_the_folders_path_is_an_error(home):
-    options = settings(formats=("reference",))
-    home.exports.write_text("not a folder")
-    with pytest.raises(FoundryError, match=r"exports/reference cannot be written: "):
-        export_all(home, options)
-
-
-def test_missing_image_is_an_error(home):
-    options = settings(formats=("llamafactory",))
+    home.lake.write(CRITIC_SFT, rows)
     Path(home.images.url(home.lake.read(ATTEMPTS)["image"][0].as_py())).unlink()
     with pytest.raises(BadImageError, match="is missing"):
         export_all(home, options)
+    home.exports.rmdir()
+    home.exports.write_text("not a folder")
+    with pytest.raises(FoundryError, match=r"exports/reference cannot be written: "):
+        export_all(home, settings(formats=("reference",)))
 
 
 def test_remote_home_is_exported(tmp_path, monkeypatch):

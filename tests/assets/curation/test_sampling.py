@@ -8,6 +8,7 @@ import pytest
 from assets.curation.sampling import Candidate, apportion, choose_rows, reduce_rows
 from assets.curation.settings import BalanceSettings
 from schemas.curation import PLANNER_SFT
+from schemas.prompts import PROMPTS
 
 BALANCED = BalanceSettings()
 CATEGORIES = ("art", "science", "science", "daily_life")
@@ -98,5 +99,6 @@ def planner_row(number, text):
 def test_rows_with_the_content_of_an_earlier_one_are_left_out():
     rows = [planner_row(n, f"request {n % 30}") for n in range(60)]
     table = pa.Table.from_pylist(rows, schema=PLANNER_SFT.arrow_schema)
-    reduced = reduce_rows(table.to_reader(max_chunksize=7), 100, {}, None).read_all()
+    categories = PROMPTS.arrow_schema.empty_table().select(["prompt_id", "category"])
+    reduced = reduce_rows(table.to_reader(max_chunksize=7), 100, categories, None).read_all()
     assert reduced["row_id"].to_pylist() == [f"plan-{n}/plan" for n in range(30)]

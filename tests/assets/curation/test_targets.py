@@ -8,15 +8,13 @@ import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
+from assets.curation.sources import round_partition
 from assets.curation.targets import Growth, SetProgress, own_target
-from assets.prompts.bank import generate_bank
-from assets.prompts.pack_loader import load_pack
-from assets.prompts.rounds import RoundPlan, record_plan, round_home
-from assets.prompts.settings import BankSettings
+from assets.prompts.rounds import RoundPlan, record_plan
 from inference.calls.forecast import Bounds
 from schemas import FoundryError
-from schemas.curation import IMPORTS, PLANNER_SFT, PlannerSftRow
-from schemas.prompts import PROMPTS
+from schemas.curation import IMPORTS, PLANNER_SFT
+from schemas.rounds import ROUND_ROWS, RoundTrainingRow
 from tests.assets.curation.curated_world import imported_row
 
 EVEN = (20, 22, 18, 21, 19)  # rows of five shards
@@ -96,11 +94,17 @@ def profile(tmp_path):
     return write
 
 
-def planner_row(number):
-    fields = {"source": "plan", "plan_id": None, "trajectory_id": None, "cut": 0, "images": []}
-    ids = {"row_id": f"row-{number}", "prompt_id": f"prompt-{number}"}
-    return PlannerSftRow.model_validate(
-        {**ids, **fields, "messages": [], "agent_prompt_version": "planner-text@1"}
+def round_row(number, origin, weight):
+    names = ("prompt_id", "origin_prompt", "rewritten_prompt", "evaluation")
+    return RoundTrainingRow(
+        row_id=f"row-{number}",
+        round=1,
+        data_set="planner_sft",
+        origin=origin,
+        weight=weight,
+        messages=[],
+        images=[],
+        **dict.fromkeys(names),
     )
 
 
@@ -117,11 +121,8 @@ def test_rows_that_a_round_made_are_counted_and_those_that_it_repeats_are_not(ho
             began_at=datetime.now(UTC),
         ),
     )
-    own = round_home(home, 1)
-    prompts = generate_bank(load_pack("sketchbook"), BankSettings(), 2)
-    named = [row.model_copy(update={"prompt_id": f"prompt-{n}"}) for n, row in enumerate(prompts)]
-    own.lake.write(PROMPTS, named, prompts[0].shard)
-    own.lake.write(PLANNER_SFT, [planner_row(number) for number in range(5)])
+    rows = [round_row(0, "new", 1), round_row(1, "failure", 1), round_row(2, "replay", 3)]
+    home.lake.write(ROUND_ROWS, rows, round_partition(1, PLANNER_SFT))
     foundry = FoundryResource(profile=profile(targets={"planner_sft": 10}), root=str(home.root))
     assert own_target(foundry, "planner_sft") == 8
     assert own_target(foundry, "critic_sft") is None

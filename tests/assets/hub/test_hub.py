@@ -16,7 +16,7 @@ import yaml
 from assets.checkpoints.training import TrainingRecord, checkpoint_row
 from assets.curation.exports.publisher import export
 from assets.curation.settings import CurationSettings
-from assets.hub.contents import register_checkpoint
+from assets.hub.contents import register_checkpoint, training_sets
 from inference.backends.checkpoint.manifest import (
     MANIFEST_FILE,
     RECORD,
@@ -31,7 +31,7 @@ from tests.assets.curation.test_exports import curate
 from tests.assets.hub.hub_server import TOKEN, Hub, Repo, hub_server
 from tests.assets.imports import files
 from tests.helpers.automation import wait_until
-from tests.helpers.command import INTERLEAVE
+from tests.helpers.command import INTERLEAVE, interleave
 from training.base_model import PACKAGED_MODEL
 from training.registry import CheckpointRegistry
 from warehouse import Home
@@ -42,8 +42,14 @@ SETS = (CRITIC_SFT, CRITIC_RL, PLANNER_SFT, SEQUENCES)
 
 
 @pytest.fixture
-def hub():
+def hub(monkeypatch):
+    """Of which the client, which reads its environment once, is told in its constants."""
     with hub_server() as server:
+        of_client = "huggingface_hub.constants"
+        monkeypatch.setattr(f"{of_client}.ENDPOINT", server.url)
+        template = f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(f"{of_client}.HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(f"{of_client}.HF_HUB_DISABLE_XET", True)
         yield server
 
 
@@ -53,12 +59,21 @@ def curated(tmp_path_factory) -> Home:
     return curate(home)
 
 
-class Command:
-    """The command in a process of its own, as the client reads its environment once."""
+@pytest.fixture
+def pushed(hub, curated) -> Repo:
+    """The repository of the sets, as a push leaves it."""
+    repo = hub.repos[DATA] = Repo(private=True)
+    files = training_sets(curated, CurationSettings())
+    repo.commit({name: path.read_bytes() for name, path in files.items()})
+    return repo
 
-    def __init__(self, hub: Hub, folder: Path) -> None:
+
+class Command:
+    """The command, in this process or in one of its own, which can be killed."""
+
+    def __init__(self, hub: Hub, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
         self.environment = {
-            **os.environ,
             "HF_ENDPOINT": hub.url,
             "HF_TOKEN": TOKEN,
             "HF_HOME": str(folder / "hf"),
@@ -66,31 +81,28 @@ class Command:
             "HF_HUB_DOWNLOAD_TIMEOUT": "30",
         }
 
-    def start(self, home: Home, *args: str, **environment: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*INTERLEAVE, *args],
-            env={**self.environment, "INTERLEAVE_HOME": home.root, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
     def __call__(self, home: Home, *args: str, **environment: str) -> str:
         """Its output; the single line of an error where it fails."""
-        process = self.start(home, *args, **environment)
-        output, errors = process.communicate(timeout=300)
-        if process.returncode == 0:
-            return output
-        (line,) = errors.strip().splitlines()
-        assert process.returncode == 1
+        own = {**self.environment, "INTERLEAVE_HOME": home.root, **environment}
+        done = interleave(self.capsys, *args, **own)
+        if done.returncode == 0:
+            return done.stdout
+        (line,) = done.stderr.strip().splitlines()
+        assert done.returncode == 1
         return line
 
     def kill_while_held(
         self, hub: Hub, home: Home, *args: str, done: Callable[[], object] = lambda: True
     ) -> None:
         """Kill it once a request is held, and something else is `done`."""
-        process = self.start(home, *args)
+        process = subprocess.Popen(
+            [*INTERLEAVE, *args],
+            env={**os.environ, **self.environment, "INTERLEAVE_HOME": home.root},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         assert hub.waiting.wait(200), process.communicate(timeout=5)
         wait_until(done)
         process.send_signal(signal.SIGKILL)
@@ -99,8 +111,8 @@ class Command:
 
 
 @pytest.fixture
-def command(hub, tmp_path) -> Command:
-    return Command(hub, tmp_path)
+def command(hub, tmp_path, capsys) -> Command:
+    return Command(hub, tmp_path, capsys)
 
 
 def stored_files(hub: Hub, home: Home, repository: str) -> set[str]:
@@ -121,10 +133,15 @@ def test_pushed_sets_come_back_as_the_same_rows(hub, command, curated, tmp_path)
     listed = command(curated, "push", "data", "me/stories", "--dry-run")
     assert "datasets/me/stories (private, new)" in listed and "upload" in listed
     assert hub.repos == {} and hub.uploads == []
-    assert "pushed to datasets/me/stories" in command(curated, "push", "data", DATA, "--yes")
+    push = ("push", "data", DATA, "--yes", "--license", "cc-by-4.0")
+    assert "pushed to datasets/me/stories" in command(curated, *push)
     repo = hub.repos[DATA]
     assert repo.private and len(repo.commits) == 2
-    assert "up to date" in command(curated, "push", "data", DATA)
+    header = header_of(repo.commits[repo.head]["README.md"])
+    assert header["license"] == "cc-by-4.0"
+    configs = [[each["config_name"] for each in header[k]] for k in ("configs", "dataset_info")]
+    assert configs[0] == configs[1]
+    assert "up to date" in command(curated, *push)
 
     pulled = Home(tmp_path / "pulled")
     assert "critic_sft: 8 rows" in command(pulled, "pull", DATA)
@@ -138,14 +155,7 @@ def test_pushed_sets_come_back_as_the_same_rows(hub, command, curated, tmp_path)
     assert card.sources["generators"] == ["pen"]  # though no attempt was pulled
 
 
-def test_datasets_reads_the_repository(hub, command, curated, tmp_path):
-    command(curated, "push", "data", DATA, "--yes", "--license", "cc-by-4.0")
-    files = hub.repos[DATA].commits[hub.repos[DATA].head]
-    header = header_of(files["README.md"])
-    assert header["license"] == "cc-by-4.0"
-    assert [each["config_name"] for each in header["configs"]] == [
-        each["config_name"] for each in header["dataset_info"]
-    ]
+def test_datasets_reads_the_repository(pushed, command, curated):
     script = (
         "import datasets, json, sys\n"
         "rows = datasets.load_dataset('me/stories', 'critic_sft', split='train')\n"
@@ -153,7 +163,7 @@ def test_datasets_reads_the_repository(hub, command, curated, tmp_path):
     )
     done = subprocess.run(
         [INTERLEAVE[0], "-c", script],
-        env=command.environment,
+        env={**os.environ, **command.environment},
         capture_output=True,
         text=True,
         check=False,
@@ -175,17 +185,15 @@ def test_a_killed_push_uploads_only_what_is_missing(hub, command, curated):
 
 
 @pytest.mark.long
-def test_a_changed_set_replaces_the_old_files(hub, command, curated, tmp_path):
-    command(curated, "push", "data", DATA, "--yes")
-    repo = hub.repos[DATA]
-    repo.commit({**repo.commits[repo.head], "data/old/train-00000.parquet": b"", "LICENSE": b"me"})
+def test_a_changed_set_replaces_the_old_files(pushed, command, curated):
+    files = pushed.commits[pushed.head]
+    pushed.commit({**files, "data/old/train-00000.parquet": b"", "LICENSE": b"me"})
     assert "delete" in command(curated, "push", "data", DATA, "--yes")
-    files = repo.commits[repo.head]
+    files = pushed.commits[pushed.head]
     assert "data/old/train-00000.parquet" not in files and "LICENSE" in files
 
 
-def test_a_killed_pull_continues(hub, command, curated, tmp_path):
-    command(curated, "push", "data", DATA, "--yes")
+def test_a_killed_pull_continues(hub, pushed, command, curated, tmp_path):
     pulled = Home(tmp_path / "pulled")
     hub.held = "sequences"
     stored = partial(stored_files, hub, pulled, DATA)
@@ -200,8 +208,7 @@ def test_a_killed_pull_continues(hub, command, curated, tmp_path):
 
 
 @pytest.mark.long
-def test_other_rows_are_kept_unless_they_are_to_be_replaced(hub, command, curated, tmp_path):
-    command(curated, "push", "data", DATA, "--yes")
+def test_other_rows_are_kept_unless_they_are_to_be_replaced(pushed, command, curated, tmp_path):
     other = Home(tmp_path / "other")
     other.lake.write(CRITIC_SFT, curated.lake.read(CRITIC_SFT).slice(0, 2))
     assert "has other rows in critic_sft" in command(other, "pull", DATA)
@@ -214,11 +221,9 @@ def test_other_rows_are_kept_unless_they_are_to_be_replaced(hub, command, curate
 
 
 @pytest.mark.long
-def test_files_that_are_not_those_of_the_card_are_refused(hub, command, curated, home):
-    command(curated, "push", "data", DATA, "--yes")
-    repo, path = hub.repos[DATA], "data/critic_sft/train-00000.parquet"
-    files = repo.commits[repo.head]
-    repo.commit({**files, path: files["data/critic_rl/train-00000.parquet"]})
+def test_files_that_are_not_those_of_the_card_are_refused(pushed, command, home):
+    path, files = "data/critic_sft/train-00000.parquet", pushed.commits[pushed.head]
+    pushed.commit({**files, path: files["data/critic_rl/train-00000.parquet"]})
     assert f"{path} is not the file that card.json names" in command(home, "pull", DATA)
     assert home.lake.rows(CRITIC_RL) == 0
 
@@ -260,15 +265,7 @@ class TestCheckpoints:
         header = header_of(repo.commits[repo.head]["README.md"])
         assert header["library_name"] == "transformers"
         pulled = Home(tmp_path / "pulled")
-        hub.held = "safetensors"
-        stored = partial(stored_files, hub, pulled, MODEL)
-        command.kill_while_held(hub, pulled, "pull", MODEL, done=stored)
-        assert CheckpointRegistry(pulled).rows() == []
-        before = stored()
-        hub.downloads.clear()
         assert "critic_sft_checkpoint@v1 from me/critic@" in command(pulled, "pull", MODEL)
-        assert "model.safetensors" in hub.downloads and not before & set(hub.downloads)
-
         (row,) = CheckpointRegistry(pulled).rows()
         (pushed,) = CheckpointRegistry(trained).rows()
         assert row.source == f"{MODEL}@{repo.head}" and pushed.source is None
@@ -328,8 +325,9 @@ class TestMistakes:
         assert said in command(home, "pull", MODEL)
 
     @pytest.mark.long
-    def test_no_hub_at_all(self, command, home):
-        line = command(home, "pull", MODEL, HF_ENDPOINT="http://127.0.0.1:9")
+    def test_no_hub_at_all(self, command, home, monkeypatch):
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+        line = command(home, "pull", MODEL)
         assert line.startswith("error: me/critic: ") and "try again" in line
 
     def test_an_empty_home(self, command, home):

@@ -11,6 +11,7 @@ from assets.checkpoints.recipes import exported_data
 from assets.curation.exports.folder import read_card
 from assets.curation.exports.publisher import export
 from assets.curation.settings import CurationSettings
+from assets.curation.sources import TrainingSources
 from inference.environments import ensure_environment
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, IMPORTS, PLANNER_SFT, SEQUENCES
@@ -151,9 +152,9 @@ class TestMix:
         alone, both = settings(critic_sft={"critic_sft": 1}), CurationSettings()
         card = export(mixed, alone, "llamafactory")
         assert "critic_sft (critic_sft.json; licence: mit; 4 rows, weight 1)" in card.markdown()
-        data = exported_data(mixed, alone, "llamafactory", CRITIC_SFT)
-        assert not data.outdated and data.rows == mixed.lake.rows(CRITIC_SFT) + 4
-        ours = exported_data(mixed, both, "llamafactory", CRITIC_SFT)
+        data = exported_data(TrainingSources(mixed, alone), "llamafactory", CRITIC_SFT)
+        assert not data.outdated and data.rows == 4
+        ours = exported_data(TrainingSources(mixed, both), "llamafactory", CRITIC_SFT)
         assert ours.version != data.version and ours.outdated == ["critic_sft"]
         export(mixed, both, "llamafactory")
         assert not ours.outdated and data.outdated == ["critic_sft"]
