@@ -6,6 +6,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from schemas import TABLES, Row, Table
+from schemas.rounds import ROUND_ROWS
 from schemas.training import EVALUATIONS
 from schemas.trajectories import ATTEMPTS
 
@@ -92,8 +93,9 @@ def test_keys_and_references_name_columns_that_exist():
 
 
 def test_sharded_tables_of_prompts_have_a_shard_column():
-    """But `evaluations`, whose partitions are variants."""
+    """But `evaluations` and `round_rows`, whose partitions are variants and sets of rounds."""
     for table in TABLES.values():
-        of_prompts = table.sharded and "prompt_id" in table.columns and table is not EVALUATIONS
-        assert not of_prompts or "shard" in table.columns
+        of_prompts = table.sharded and "prompt_id" in table.columns
+        by_shard = of_prompts and table not in (EVALUATIONS, ROUND_ROWS)
+        assert not by_shard or "shard" in table.columns
     assert ATTEMPTS.sharded
