@@ -15,7 +15,6 @@ CoMM has no prompts for a generator: the text of a step with images is instructi
 of the planned step; a step without images is text alone. Nothing is downloaded.
 """
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from schemas.curation import ChatMessageRow, PlannerSftRow
 from schemas.errors import first_problem
 from warehouse import EncodedImage, Home
 
+from ..core.row_files import read_rows
 from .settings import CommSettings
 
 # What documents number their steps by: "Step 3: ", "(3) ", "3. ". A plan's texts have none of it.
@@ -108,10 +108,9 @@ def read_documents(path: Path) -> list[Any]:
     try:
         if path.suffix in (".pt", ".pth"):
             documents = _load_torch(path)
-        elif path.suffix == ".jsonl":
-            documents = [_parse_line(line) for line in path.read_text("utf-8").splitlines() if line]
         else:
-            documents = json.loads(path.read_text("utf-8"))
+            with path.open("rb") as file:
+                return [*read_rows(str(path), file)]
     except (OSError, ValueError) as error:
         raise FoundryError(f"{path}: cannot be read as CoMM documents: {error}") from error
     if not isinstance(documents, list):
@@ -130,14 +129,6 @@ def _load_torch(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise ValueError(str(error).splitlines()[0]) from error
-
-
-def _parse_line(line: str) -> Any:
-    """A JSON line; a broken one is returned as text, which is no valid document."""
-    try:
-        return json.loads(line)
-    except ValueError:
-        return line
 
 
 def _cut(document: _Document, name: str, share: float, seed: int) -> int:

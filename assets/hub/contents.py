@@ -1,6 +1,5 @@
 """What repositories of the Hub hold: checkpoints, and the training sets as export `huggingface`."""
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from schemas.training import CheckpointRow
 from training.registry import CheckpointRegistry
 from warehouse import Home
 from warehouse.atomic import atomic_path
-from warehouse.checksums import write_sums
+from warehouse.checksums import file_sha256, write_sums
 
 from ..checkpoints.training import TrainingRecord, checkpoint_row, link_file
 from ..curation.exports.folder import read_card
@@ -147,9 +146,7 @@ def _check_files(folder: Path, hashes: dict[str, str]) -> None:
         path = folder / name
         if not path.is_file():
             raise FoundryError(f"{path} is missing: pull again")
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != expected:
+        if file_sha256(path) != expected:
             raise FoundryError(f"{path} is not the file that card.json names: push the sets again")
 
 

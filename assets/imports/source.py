@@ -1,6 +1,5 @@
 """Files to import, here or in a data set of the Hub, and the images that their rows name."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -8,6 +7,7 @@ from typing import Any
 
 from schemas import BadImageError, FoundryError
 from warehouse import EncodedImage, Home
+from warehouse.checksums import file_sha256
 from warehouse.images import check_upload
 
 from ..core.row_files import Row, read_rows
@@ -34,8 +34,7 @@ class SourceFile:
 
     @property
     def sha256(self) -> str:
-        with self.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_sha256(self.path)
 
     def rows(self) -> Iterator[Row]:
         """Its rows, unchecked.

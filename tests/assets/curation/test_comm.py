@@ -205,7 +205,7 @@ def test_json_lines_with_a_broken_line(world, folder):
 
 
 def test_file_without_a_list_of_documents_is_an_error(world, folder):
-    with pytest.raises(FoundryError, match="is not a list of CoMM documents"):
+    with pytest.raises(FoundryError, match=r"documents\.json cannot be read: it is no list"):
         import_comm(world.home, write(folder, {"a": 1}), "planner-interleaved")
     with pytest.raises(FoundryError, match=r"missing\.json: cannot be read"):
         import_comm(world.home, CommSettings(path=folder / "missing.json"), "planner-interleaved")

@@ -2,9 +2,9 @@
 
 import json
 
-import pytest
+import pyarrow as pa
 
-from assets.curation.critic_sets import build_critic_rl, build_critic_sft
+from assets.curation.critic_sets import build_critic_rl, build_critic_sft, build_wrong_verdicts
 from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
 from inference.agent_prompts.templates import critic_prompt
@@ -42,15 +42,26 @@ def answer(row: dict) -> dict:
     return json.loads(row["messages"][1]["content"].split("<answer>")[1].removesuffix("</answer>"))
 
 
-def test_one_row_per_attempt_up_to_the_best(world):
-    world.add("s", [(2, False), (4, False), (9, True)], [(9, True)])
+def test_a_row_per_attempt_up_to_the_best_has_its_state_and_the_teachers_answer(world):
+    world.add("s", [(2, False), (9, True)], [(9, True)])
     rows, *_ = sft(world)
+    attempts, images = world.rows["attempts"], world.home.images
     assert [(r["step_number"], r["iteration"], r["accepted"]) for r in rows] == [
         (1, 0, False),
-        (1, 1, False),
-        (1, 2, True),
+        (1, 1, True),
         (2, 0, True),
     ]
+    made_by = [("draw s 1", ""), ("draw s 1", "try 1.1"), ("draw s 2", "")]
+    asked = [row["messages"][0]["content"] for row in rows]
+    assert asked == [critic_prompt(*each).text for each in made_by], "iteration 0: the plan's own"
+    assert [row["images"][1] for row in rows] == [a.image for a in attempts]
+    assert rows[2]["images"][0] == attempts[1].image, "the accepted image of the step before"
+    canvas = images.get(rows[0]["images"][0]).image
+    assert canvas.getcolors() == [(256, (255, 255, 255))], "white, in the size of the first image"
+    assert {row["agent_prompt_version"] for row in rows} == {"critic@1"}
+    assert answer(rows[0]) == {"previous_step_success": False, "refine_prompt": "try 1.1"}
+    assert answer(rows[1]) == {"previous_step_success": True, "refine_prompt": ""}
+    assert rows[0]["messages"][1]["content"].startswith("<think>looks wrong</think>")
 
 
 def test_attempts_after_the_best_are_not_used(world):
@@ -59,55 +70,16 @@ def test_attempts_after_the_best_are_not_used(world):
     assert [r["iteration"] for r in rows] == [0, 1]
 
 
-def test_row_has_the_prompt_that_made_the_image(world):
-    world.add("s", [(2, False), (9, True)], [(9, True)])
-    rows, *_ = sft(world)
+def test_attempts_that_teach_something_wrong_are_dropped_by_their_reason(world):
+    world.add("a", [(5, True)], [(9.7, False), (9.8, True)])
+    world.add("b", [(5, False), (7, False), (6, False)])
+    world.add("c", [(5, False), (9, True)])
     attempts = world.rows["attempts"]
-    prompts = [row["messages"][0]["content"] for row in rows]
-    assert prompts[0] == critic_prompt("draw s 1", "").text  # iteration 0: the plan's own prompt
-    assert prompts[1] == critic_prompt("draw s 1", "try 1.1").text
-    assert prompts[2] == critic_prompt("draw s 2", "").text
-    assert [row["images"][1] for row in rows] == [a.image for a in attempts]
-    assert rows[2]["images"][0] == attempts[1].image  # the accepted image of the step before
-    assert {row["agent_prompt_version"] for row in rows} == {"critic@1"}
-
-
-def test_white_canvas_before_the_first_image_has_its_size(world):
-    world.add("s", [(9, True)])
-    rows, *_ = sft(world)
-    canvas = world.home.images.get(rows[0]["images"][0]).image
-    assert canvas.size == (16, 16)
-    assert canvas.getcolors() == [(256, (255, 255, 255))]
-
-
-def test_target_is_the_verdict_and_the_next_prompt(world):
-    world.add("s", [(2, False), (9, True)])
-    rows, *_ = sft(world)
-    assert answer(rows[0]) == {"previous_step_success": False, "refine_prompt": "try 1.1"}
-    assert answer(rows[1]) == {"previous_step_success": True, "refine_prompt": ""}
-    assert rows[0]["messages"][1]["content"].startswith("<think>looks wrong</think>")
-
-
-def test_contradicted_verdicts_are_dropped(world):
-    world.add("s", [(5, True)], [(9.7, False), (9.8, True)])
+    attempts[-2] = attempts[-2].model_copy(update={"refined_prompt": "  "})
     rows, dropped, _ = sft(world)
-    assert [(r["step_number"], r["iteration"]) for r in rows] == [(2, 1)]
-    assert dropped == {"contradicted_verdict": 2}
-
-
-def test_rewrite_without_a_better_attempt_is_dropped(world):
-    world.add("s", [(5, False), (7, False), (6, False)])
-    rows, dropped, _ = sft(world)
-    assert [r["iteration"] for r in rows] == [0]
-    assert dropped == {"unproven_rewrite": 1}
-
-
-def test_rejection_without_a_new_prompt_is_dropped(world):
-    world.add("s", [(5, False), (9, True)])
-    first = world.rows["attempts"][0]
-    world.rows["attempts"][0] = first.model_copy(update={"refined_prompt": "  "})
-    _, dropped, _ = sft(world)
-    assert dropped == {"no_rewrite": 1}
+    used = [(r["prompt_id"], r["step_number"], r["iteration"]) for r in rows]
+    assert used == [("a", 2, 1), ("b", 1, 0), ("c", 1, 1)]
+    assert dropped == {"contradicted_verdict": 2, "no_rewrite": 1, "unproven_rewrite": 1}
 
 
 def test_rl_rows_have_the_state_and_the_true_verdict(world):
@@ -122,13 +94,23 @@ def test_rl_rows_have_the_state_and_the_true_verdict(world):
     assert [len(row["messages"]) for row in rows] == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("source", "verdicts"), [("scores", [False, True]), ("critic", [True, True]), ("drop", [True])]
-)
-def test_rl_verdict_comes_from_scores_or_critic(world, source, verdicts):
+def test_rl_verdict_comes_from_scores_or_critic(world):
     world.add("s", [(5.5, True), (9, True)])
-    rows = rl(world, settings(theta=0, verdicts={"rl": source}))
-    assert [row["evaluation"]["success"] for row in rows] == verdicts
+    wanted = {"scores": [False, True], "critic": [True, True], "drop": [True]}
+    for source, verdicts in wanted.items():
+        rows = rl(world, settings(theta=0, verdicts={"rl": source}))
+        assert [row["evaluation"]["success"] for row in rows] == verdicts
+
+
+def test_wrong_verdicts_are_found_in_all_attempts_and_neither_balanced_nor_repeated(world):
+    world.add("s", [(5.5, True), (9, True), (9.8, False)], [(9, True)])
+    options = CurationSettings(split={"theta": 0})
+    steps = records(build_steps(world.write(), options)[0])
+    uncut = [{**step, "split": "rl", "best_iteration": step["iterations"] - 1} for step in steps]
+    table = pa.Table.from_pylist(uncut, schema=STEPS.arrow_schema)
+    rows = records(build_wrong_verdicts(world.home, options, table)[0])
+    verdicts = [(row["iteration"], row["evaluation"]["success"]) for row in rows]
+    assert verdicts == [(0, False), (2, True)]
 
 
 def test_every_train_prompt_is_in_one_set_and_no_held_out_prompt_in_any(world):

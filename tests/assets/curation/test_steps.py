@@ -52,29 +52,17 @@ def test_chains_are_dropped_by_the_rules(world):
 
 def test_rules_apply_in_the_order_of_the_settings(world):
     only = FilterSettings(rules=("persistent_low_quality", "negative_trend"))
-    step = step_of(world, 4, 3, 1, filter=only)
-    assert step["drop_reason"] == "persistent_low_quality"
-
-
-def test_an_unknown_rule_is_named_with_those_that_there_are():
+    assert step_of(world, 4, 3, 1, filter=only)["drop_reason"] == "persistent_low_quality"
     with pytest.raises(ValidationError, match="no rule 'luck'; there are negative_trend, degr"):
         FilterSettings(rules=("luck",))
 
 
-def test_without_rules_every_chain_is_retained(world):
-    assert step_of(world, 4, 3, 1, filter=FilterSettings(rules=()))["kept"]
-
-
 def test_a_chain_is_measured_up_to_its_first_best_attempt(world):
     step = step_of(world, 4, 8, 6, 8, 2, filter=FilterSettings(rules=()))
-    assert step["iterations"] == 5
-    assert step["best_iteration"] == 1
+    assert step["kept"], "without rules every chain is"
+    assert (step["iterations"], step["best_iteration"]) == (5, 1)
     assert (step["first_overall"], step["best_overall"]) == (4, 8)
     assert step["variance"] == 4  # of 4 and 8 alone
-
-
-def test_a_single_attempt_has_no_variance(world):
-    assert step_of(world, 7)["variance"] == 0
 
 
 def test_a_chain_with_an_unscored_attempt_is_dropped(world):
@@ -87,7 +75,7 @@ def test_a_chain_with_an_unscored_attempt_is_dropped(world):
     assert report.dropped == {"unscored": 1}
 
 
-def test_theta_is_chosen_for_two_sft_steps_to_one_rl_step(world):
+def test_theta_is_set_or_chosen_for_two_sft_steps_to_one_rl_step(world):
     for number, rise in enumerate([0, 1, 2, 3, 4, 5]):
         world.add(f"s{number}", chain(9 - rise, 9))
     table, report = build_steps(world.write(), CurationSettings())
@@ -96,40 +84,24 @@ def test_theta_is_chosen_for_two_sft_steps_to_one_rl_step(world):
     assert (report.splits, report.theta) == ({"sft": 4, "rl": 2}, 2.25)  # (3 / 2) squared
     curated(world, CurationSettings())
     assert theta_of(duckdb_session(world.home), CurationSettings().split) == 2.25
+    _, report = build_steps(world.home, CurationSettings(split={"theta": 0.5}))
+    assert report.splits == {"sft": 2, "rl": 4}
 
 
-def test_theta_can_be_set(world):
-    for number, rise in enumerate([0, 1, 2]):
-        world.add(f"s{number}", chain(9 - rise, 9))
-    _, report = build_steps(world.write(), CurationSettings(split={"theta": 0.5}))
-    assert report.splits == {"sft": 2, "rl": 1}
-
-
-def test_all_steps_of_a_prompt_go_to_the_same_split(world):
-    world.add("calm", chain(9), chain(9), TEXT_ONLY, chain(8, 9))
-    world.add("wild", chain(9), chain(1, 9), chain(1, 9))
-    table, _ = build_steps(world.write(), CurationSettings(split={"theta": 2}))
-    assert {(row["prompt_id"], row["split"]) for row in records(table)} == {
-        ("calm", "sft"),
-        ("wild", "rl"),
-    }
-
-
-def test_with_unit_step_each_step_goes_by_its_own_variance(world):
+def test_a_prompts_steps_go_to_one_split_or_each_by_its_own_variance(world):
     world.add("calm", chain(9), chain(9), TEXT_ONLY, chain(8, 9))
     world.add("wild", chain(9), chain(1, 9), chain(1, 9))
     world.add("heldout", chain(1, 9), split="heldout")
+    table, _ = build_steps(world.write(), CurationSettings(split={"theta": 2}))
+    sides = {(row["prompt_id"], row["split"]) for row in records(table)}
+    assert sides == {("calm", "sft"), ("wild", "rl"), ("heldout", None)}
     settings = CurationSettings(split={"theta": 2, "unit": "step"})
-    table, report = build_steps(world.write(), settings)
-    sides = [(r["prompt_id"], r["step_number"], r["split"]) for r in records(table)]
-    assert sides == [
-        ("calm", 1, "sft"),
-        ("calm", 2, "sft"),
-        ("calm", 4, "sft"),
+    table, report = build_steps(world.home, settings)
+    by_step = [(r["prompt_id"], r["step_number"], r["split"]) for r in records(table)]
+    assert by_step == [
+        *(("calm", number, "sft") for number in (1, 2, 4)),
         ("heldout", 1, None),
-        ("wild", 1, "sft"),
-        ("wild", 2, "rl"),
-        ("wild", 3, "rl"),
+        *(("wild", number, "rl" if number > 1 else "sft") for number in (1, 2, 3)),
     ]
     assert report.unit == "step" and len(report.unit_variance) == 6
 

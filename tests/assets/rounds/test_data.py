@@ -1,0 +1,97 @@
+"""The sets of a round: rows by origin and weight, without what occurred before."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+
+from assets.core.foundry import FoundryResource
+from assets.curation.critic_sets import build_critic_rl, build_critic_sft
+from assets.curation.planner_sets import build_planner_sft
+from assets.curation.sources import TrainingSources
+from assets.curation.steps import build_steps
+from assets.prompts.rounds import RoundPlan, record_plan
+from assets.rounds.data import RoundSets
+from assets.rounds.safeguards import few_duplicates
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
+from schemas.rounds import ROUND_ROWS
+from schemas.trajectories import PLANS
+from tests.assets.curation.curated_world import World, records
+
+OLD, NEW = "toy-0000", "toy-0001"
+PLAN = RoundPlan(
+    number=1,
+    pack="toy",
+    first_shard=1,
+    shards=(NEW,),
+    planner="p",
+    critic="c",
+    began_at=datetime(2026, 1, 1, tzinfo=UTC),
+)
+
+
+@pytest.fixture
+def foundry(tmp_path):
+    """A home with sets of one shard, and another shard that a round has made."""
+    path = tmp_path / "rounds.yaml"
+    rounds = {"failure_weight": 3, "replay": 0.5}
+    critic = {"balance_sft": {"mode": "none"}, "balance_rl": {"mode": "none"}}
+    curation = {"split": {"theta": 1}, "critic": critic}
+    profile = {"base": "sketch", "pack": "interleave", "rounds": rounds, "curation": curation}
+    path.write_text(yaml.safe_dump(profile))
+    foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
+    home, settings, world = foundry.home, foundry.settings.curation, World(foundry.home)
+    for shard in (OLD, NEW):
+        for n in range(6):
+            world.add(f"{shard}-calm{n}", [(9, True)], [(8, False), (9, True)], shard=shard)
+            world.add(f"{shard}-wild{n}", [(1, False), (9, True)], [(9, True)], shard=shard)
+    world.add("wrong", [(2, True)], [(3, True)], shard=NEW)
+    world.write()
+    record_plan(home, PLAN)
+    home.lake.write(STEPS, build_steps(home, settings)[0])
+    for table, build in (
+        (CRITIC_SFT, build_critic_sft),
+        (CRITIC_RL, build_critic_rl),
+        (PLANNER_SFT, build_planner_sft),
+    ):
+        home.lake.write(table, build(home, settings)[0])
+    return foundry
+
+
+def test_a_rounds_rows_have_their_origin_and_weight(foundry):
+    home, settings = foundry.home, foundry.settings
+    (plan,) = [row for row in foundry.rows(PLANS, NEW) if row.plan_id == "wrong-plan"][:1]
+    retried = plan.model_copy(update={"plan_id": "again", "prompt": "draw it right"})
+    counts = RoundSets(foundry, PLAN, settings.rounds, [retried]).build()
+    rows = home.lake.read(ROUND_ROWS).to_pylist()
+    origins = {
+        name: [(r["row_id"], r["weight"]) for r in rows if r["origin"] == name]
+        for name in ("failure", "new", "replay")
+    }
+    assert origins["failure"] == [("wrong-run/1/0/0", 3), ("wrong-run/2/0/0", 3), ("again/plan", 3)]
+    assert all(weight == 1 and (NEW in name or "wrong" in name) for name, weight in origins["new"])
+    assert all(weight == 1 and OLD in name for name, weight in origins["replay"])
+    rl = counts["critic_rl"]
+    assert rl["failure"] == 6 and rl["replay"] == round((rl["new"] + 6) / 2)
+    own = [r for r in rows if r["data_set"] == "critic_rl" and r["origin"] != "replay"]
+    accepted = sum(row["weight"] for row in own if row["evaluation"]["success"])
+    assert accepted == 12 and rl["new"] == 18, "what is left out balances what went wrong"
+    sources = TrainingSources(home, settings.curation, 1)
+    trained_on = [row["row_id"] for row in sources.rows(CRITIC_RL)]
+    assert trained_on.count("wrong-run/1/0/0") == 3 and len(trained_on) == rl.total()
+    card = json.loads((sources.exports / "verl" / "card.json").read_text())
+    assert card["counts"] == {"critic_rl.parquet": rl.total()}
+    assert not few_duplicates(home, PLAN, settings.rounds.safeguards).problems
+
+
+def test_rows_that_occurred_before_are_left_out(foundry):
+    home, settings = foundry.home, foundry.settings
+    made = build_planner_sft(home, settings.curation, [NEW])[0].read_all()
+    home.lake.write(PLANNER_SFT, made.slice(2))
+    counts = RoundSets(foundry, PLAN, settings.rounds).build()["planner_sft"]
+    assert counts == {"new": 2, "failure": 0, "replay": 1}
+    home.lake.write(PLANNER_SFT, made)
+    found = few_duplicates(home, PLAN, settings.rounds.safeguards)
+    assert found.problems == ["100% of the rows of planner_sft occurred before, at most 20% may"]
+    assert len(records(made)) == 26
