@@ -1,5 +1,6 @@
 """Training sets made from scores: steps, critic and planner sets, sequences, and exports."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -129,7 +130,7 @@ def critic_sft(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
     rows, dropped, verdicts = build_critic_sft(foundry.home, foundry.settings.curation)
     metadata = _critic_metadata(foundry, dropped, verdicts)
     balance = foundry.settings.curation.critic.balance_sft
-    return _record_set(CRITIC_SFT_SET, context, foundry, rows, metadata, balance)
+    return _record_set(CRITIC_SFT_SET, context, foundry, rows, metadata, balance=balance)
 
 
 @dg.asset(**CRITIC_RL_SET.asset_args())
@@ -137,7 +138,7 @@ def critic_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
     rows, dropped, verdicts = build_critic_rl(foundry.home, foundry.settings.curation)
     metadata = _critic_metadata(foundry, dropped, verdicts)
     balance = foundry.settings.curation.critic.balance_rl
-    return _record_set(CRITIC_RL_SET, context, foundry, rows, metadata, balance)
+    return _record_set(CRITIC_RL_SET, context, foundry, rows, metadata, balance=balance)
 
 
 @dg.asset(**CRITIC_DPO_SET.asset_args())
@@ -148,26 +149,24 @@ def critic_dpo(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
         off = "`curation.reviews.use` and `curation.preferences.scores` of the profile are off"
         note = {"pairs": dg.MetadataValue.text(off)}
         return CRITIC_DPO_SET.describe(context, foundry, {CRITIC_DPO.name: 0}, note)
-    rows, counts, dropped = build_critic_dpo(foundry.home, settings)
-    metadata = {"sources": counts, "left_out": dropped}
-    return CRITIC_DPO_SET.record(context, foundry, {CRITIC_DPO: rows}, metadata)
+    rows, dropped = build_critic_dpo(foundry.home, settings)
+    return _record_set(CRITIC_DPO_SET, context, foundry, rows, {"left_out": dropped}, "source")
 
 
 @dg.asset(**PLANNER_SFT_SET.asset_args())
 def planner_sft(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> dg.MaterializeResult:
-    rows, counts, unusable = build_planner_sft(foundry.home, foundry.settings.curation)
+    rows, unusable = build_planner_sft(foundry.home, foundry.settings.curation)
     quarantined = [{"document": name, "reason": reason} for name, reason in unusable[:20]]
-    metadata = {"sources": counts, "set_aside": table_metadata(quarantined)}
-    return _record_set(PLANNER_SFT_SET, context, foundry, rows, metadata)
+    metadata = {"set_aside": table_metadata(quarantined)}
+    return _record_set(PLANNER_SFT_SET, context, foundry, rows, metadata, "source")
 
 
 @dg.asset(**SEQUENCE_SET.asset_args())
 def sequences(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows, counts, dropped = build_sequences(foundry.home, foundry.settings.curation)
-    metadata = {"forms": counts, "left_out": dropped}
-    return SEQUENCE_SET.record(context, foundry, {SEQUENCES: rows}, metadata)
+    rows, dropped = build_sequences(foundry.home, foundry.settings.curation)
+    return _record_set(SEQUENCE_SET, context, foundry, rows, {"left_out": dropped}, "form")
 
 
 @dg.asset(**EXPORT_SET.asset_args())
@@ -185,16 +184,22 @@ def _record_set(
     foundry: FoundryResource,
     rows: pa.RecordBatchReader,
     metadata: dict[str, Any],
+    counted: str | None = None,
     balance: BalanceSettings | None = None,
 ) -> dg.MaterializeResult:
-    """`Node.record`, of a set that may have a target."""
+    """`Node.record`, of a set that may have a target; `counted`: the column whose values the
+    metadata counts."""
     (table,) = declared.tables
-    if table.name not in targets_of(foundry):
-        return declared.record(context, foundry, {table: rows}, metadata)
-    reduced = reduce_to_target(foundry, table, rows, balance)
-    counts = declared.write(context, foundry, {table: reduced})
-    metadata |= progress_metadata(foundry, table.name)
-    return declared.describe(context, foundry, counts, metadata)
+    has_target = table.name in targets_of(foundry)
+    if has_target:
+        rows = reduce_to_target(foundry, table, rows, balance)
+    written = declared.write(context, foundry, {table: rows})
+    if counted:
+        values = foundry.home.lake.read(table, columns=[counted])[counted].to_pylist()
+        metadata[f"{counted}s"] = dict(sorted(Counter(values).items()))
+    if has_target:
+        metadata |= progress_metadata(foundry, table.name)
+    return declared.describe(context, foundry, written, metadata)
 
 
 def _steps_metadata(report: StepsReport) -> dict[str, Any]:

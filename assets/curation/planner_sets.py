@@ -5,7 +5,6 @@ on what the generator made of it. Only prompts of split `train` are used.
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -23,15 +22,7 @@ from warehouse import Home, Lake
 from ..core.duckdb_session import query_rows
 from .comm import import_comm, planner_row
 from .settings import CurationSettings, PlannerSettings
-from .shards import (
-    Columns,
-    ShardedLake,
-    count_values,
-    group_shards,
-    pack_rows,
-    shard_session,
-    unpacked_rows,
-)
+from .shards import Columns, ShardedLake, group_shards, pack_rows, shard_session, unpacked_rows
 
 _GROUP_ROWS = 100_000  # of plans; rows are in order of their plans within a group
 _BATCH_ROWS = 2_000
@@ -65,7 +56,6 @@ _TRAJECTORIES_SQL = f"""
     FROM trajectories JOIN planned USING (plan_id) LEFT JOIN generated USING (trajectory_id)
     ORDER BY trajectory_id
 """
-_SOURCES = ("plan", "continuation", "comm", "comm_continuation")
 
 
 @dataclass(frozen=True)
@@ -85,9 +75,8 @@ class _PlannedRequest:
 
 def build_planner_sft(
     home: Home, settings: CurationSettings, shards: Sequence[str] | None = None
-) -> tuple[pa.RecordBatchReader, Counter[str], list[tuple[str, str]]]:
-    """Rows (computed while they are read), their number by source (complete when they are read),
-    and quarantined documents as (id, reason).
+) -> tuple[pa.RecordBatchReader, list[tuple[str, str]]]:
+    """Rows (computed while they are read), and quarantined documents as (id, reason).
 
     Args:
         shards: those to use; None: all of the lineage.
@@ -101,9 +90,7 @@ def build_planner_sft(
     parts = chain(
         curated.map(_plans, groups), curated.map(_continuations, groups), [_packed(documents)]
     )
-    counts = Counter(dict.fromkeys(_SOURCES, 0))
-    rows = count_values(unpacked_rows(PLANNER_SFT, parts), "source", counts)
-    return rows, counts, quarantined
+    return unpacked_rows(PLANNER_SFT, parts), quarantined
 
 
 def _plans(lake: Lake, settings: CurationSettings, shards: list[str]) -> bytes:

@@ -26,15 +26,7 @@ from warehouse import Home, Lake
 from ..core.duckdb_session import count_reasons
 from .critic_sets import add_critic_texts, first_generated_image, store_canvas
 from .settings import CurationSettings
-from .shards import (
-    Columns,
-    ShardedLake,
-    count_values,
-    pack_rows,
-    query_batches,
-    shard_session,
-    unpacked_rows,
-)
+from .shards import Columns, ShardedLake, pack_rows, query_batches, shard_session, unpacked_rows
 
 _KEY = ", ".join(ATTEMPT_KEY)
 _SOURCE_IMAGES: Columns = {ATTEMPTS: ("source_image", "image")}
@@ -127,17 +119,16 @@ _PAIRS = f"""
 
 def build_critic_dpo(
     home: Home, settings: CurationSettings
-) -> tuple[pa.RecordBatchReader, Counter[str], Counter[str]]:
-    """Rows (computed while they are read); complete when they are read are their number by source,
-    and that of pairs that were left out, by reason."""
+) -> tuple[pa.RecordBatchReader, Counter[str]]:
+    """Rows (computed while they are read), and how many pairs were left out by reason, which is
+    complete when they are read."""
     curated = ShardedLake.of(home, settings)
     groups = curated.groups()
     measured = groups if settings.critic.canvas_size is None else []
     canvas = store_canvas(home, settings, curated.map(_first_image, measured))
-    sources: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
     parts = _without_counts(curated.map(_rows, groups, canvas), dropped)
-    return count_values(unpacked_rows(CRITIC_DPO, parts), "source", sources), sources, dropped
+    return unpacked_rows(CRITIC_DPO, parts), dropped
 
 
 def _first_image(lake: Lake, settings: CurationSettings, shards: list[str]) -> str | None:

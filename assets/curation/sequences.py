@@ -96,16 +96,15 @@ _MARKUPS = {
 
 def build_sequences(
     home: Home, settings: CurationSettings
-) -> tuple[pa.RecordBatchReader, dict[str, int], dict[str, int]]:
-    """Rows (computed while they are read), their number by form, dropped trajectories by reason."""
+) -> tuple[pa.RecordBatchReader, dict[str, int]]:
+    """Rows (computed while they are read), and dropped trajectories by reason."""
     curated = ShardedLake.of(home, settings)
     measured = [*curated.map(_measure, curated.groups())]
     selected = {shard: count for counts, _ in measured for shard, count in counts.items()}
     dropped = sum((reasons for _, reasons in measured), Counter())
     groups = group_shards(selected, _GROUP_ROWS)
-    counts: dict[str, int] = dict.fromkeys(settings.sequences.forms, sum(selected.values()))
     rows = unpacked_rows(SEQUENCES, curated.map(_rows, groups))
-    return rows, counts, dict(sorted(dropped.items()))
+    return rows, dict(sorted(dropped.items()))
 
 
 def _measure(

@@ -226,13 +226,6 @@ class MixSettings(ConfigModel):
     critic_sft: dict[str, Weight] = Field({OURS: 1}, description="Of the critic's SFT set")
     critic_rl: dict[str, Weight] = Field({OURS: 1}, description="Of the critic's RL set")
 
-    def imports(self) -> dict[str, dict[str, float]]:
-        """The imports that have a weight, by the set that they are mixed into."""
-        return {
-            table: {name: weight for name, weight in sources.items() if weight and name != OURS}
-            for table, sources in self
-        }
-
 
 TargetName = Literal["planner_sft", "critic_sft", "critic_rl"]
 

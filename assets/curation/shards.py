@@ -6,7 +6,6 @@ within a shard. Rows enter as `Lake.read` returns them, so that damaged files ar
 in the order of groups and a key, so that content hashes depend neither on threads nor on workers.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -192,19 +191,6 @@ def unpacked_rows(table: Table, parts: Iterable[bytes]) -> pa.RecordBatchReader:
     """The rows of `pack_rows`, part by part, while the reader is read."""
     batches = chain.from_iterable(map(pa.ipc.open_stream, parts))
     return pa.RecordBatchReader.from_batches(table.arrow_schema, batches)
-
-
-def count_values(
-    rows: pa.RecordBatchReader, column: str, counts: Counter[str]
-) -> pa.RecordBatchReader:
-    """The same rows; while they are read, the values of a column are added to `counts`."""
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in rows:
-            counts.update(batch[column].to_pylist())
-            yield batch
-
-    return pa.RecordBatchReader.from_batches(rows.schema, batches())
 
 
 def _held_back(curated: ShardedLake, share: float) -> set[str]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from inference.agent_prompts.templates import critic_prompt
-from inference.calls.hashing import unit_interval
+from inference.calls.hashing import content_digest, unit_interval
 from schemas import FoundryError, Table
 from schemas.curation import CRITIC_RL, IMPORTS
 from schemas.rounds import ROUND_ROWS
@@ -102,7 +102,7 @@ class TrainingSources:
     def hash(self, table: Table) -> str | None:
         """Content hash of the rows that were made here; None: none were."""
         if self.round is None:
-            return self.home.lake.content_hash(table)
+            return table_hash(self.home, table)
         return self.home.lake.content_hash(ROUND_ROWS, round_partition(self.round, table))
 
     def mix(self, tables: Sequence[Table]) -> dict[str, dict[str, list[Any]]]:
@@ -161,6 +161,13 @@ class TrainingSources:
         question = critic_prompt(row["origin_prompt"], row["rewritten_prompt"], template).text
         messages = [{"role": "user", "content": question}]
         return {**row, "origin_image": before, "edited_image": after, "messages": messages}
+
+
+def table_hash(home: Home, table: Table) -> str | None:
+    """Hash of a table's rows, over all shards where it has some; None: it was never written."""
+    if not table.sharded:
+        return home.lake.content_hash(table)
+    return content_digest(list(home.lake.content_hashes(table).values()))
 
 
 def round_partition(number: int, table: Table) -> str:

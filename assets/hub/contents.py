@@ -24,8 +24,9 @@ from warehouse.checksums import file_sha256, write_sums
 from ..checkpoints.training import TrainingRecord, checkpoint_row, link_file
 from ..curation.exports.folder import read_card
 from ..curation.exports.huggingface import TABLES, read_table
-from ..curation.exports.publisher import export, table_hash
+from ..curation.exports.publisher import export
 from ..curation.settings import CurationSettings
+from ..curation.sources import table_hash
 
 _FORMAT = "huggingface"
 

@@ -148,9 +148,7 @@ def _header(form: Format, folder: ExportFolder, card: Card) -> str:
 def _origin(sets: TrainingSources, tables: tuple[Table, ...]) -> dict[str, Any]:
     home, settings, connection = sets.home, sets.settings, duckdb_session(sets.home)
     of_round = sets.round is not None
-    hashes = {
-        table.name: sets.hash(table) if of_round else table_hash(home, table) for table in tables
-    }
+    hashes = {table.name: sets.hash(table) for table in tables}
     pulled = _pulled_sources(home, hashes)
     sources = {
         what: sorted(_distinct(connection, *at) | pulled.get(what, set()))
@@ -187,13 +185,6 @@ def _pulled_sources(home: Home, hashes: Mapping[str, str | None]) -> dict[str, s
             for what, names in card["sources"].items():
                 found.setdefault(what, set()).update(names)
     return found
-
-
-def table_hash(home: Home, table: Table) -> str | None:
-    """Hash of a table's rows, over all shards where it has some; None: it was never written."""
-    if not table.sharded:
-        return home.lake.content_hash(table)
-    return content_digest(list(home.lake.content_hashes(table).values()))
 
 
 def _distinct(connection: duckdb.DuckDBPyConnection, table: str, column: str) -> set[str]:

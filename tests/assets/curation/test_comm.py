@@ -229,12 +229,11 @@ def test_imported_rows_join_the_planner_set(world, folder):
     world.add("s", [(9, True)], [(9, True)])
     comm = write(folder, [TEA, "bad", numbered("n", 9)], share=0.5)
     settings = CurationSettings(planner={"comm": comm, "seed": 2})
-    rows, counts, quarantined = build_planner_sft(world.write(), settings)
+    rows, quarantined = build_planner_sft(world.write(), settings)
     assert rows.read_all()["source"].to_pylist() == [
         "plan",
         "continuation",
         "comm",
         "comm_continuation",
     ]
-    assert counts == {"plan": 1, "continuation": 1, "comm": 1, "comm_continuation": 1}
     assert [name for name, _ in quarantined] == ["comm:document 1"]

@@ -12,10 +12,8 @@ RETRIED = [(3.0, False), (9.0, True)]
 
 def build(world: World, written: str, **sequences) -> tuple[list[dict], dict[str, int]]:
     options = CurationSettings(sequences={"forms": (written,), **sequences})
-    reader, counts, dropped = build_sequences(world.write(), options)
-    rows = records(reader)
-    assert counts == {written: len(rows)}
-    return rows, dropped
+    reader, dropped = build_sequences(world.write(), options)
+    return records(reader), dropped
 
 
 def test_easy_form_has_the_accepted_images(world):
