@@ -27,6 +27,7 @@ from .assets import (
     SEQUENCE_SET,
     STEP_SET,
 )
+from .set_columns import image_columns, images_sql, verdict_sql
 
 _TRAIN_ONLY = (
     "No prompt (with `curation.split.unit: step`: no step) is in both SFT and RL, and nothing of a "
@@ -35,9 +36,6 @@ _TRAIN_ONLY = (
 _PROMPT = ("prompt_id",)
 _TOLERANCE = 0.02  # of the share of True, from one half
 _PART_ROWS = 20_000  # checked at a time
-_IMAGE_COLUMNS = ("images", "origin_image", "edited_image")
-# SQL for the verdict that a critic set is balanced by.
-_VERDICTS = {"sft": "accepted", "rl": "evaluation.success"}
 
 
 def _heldout(foundry: FoundryResource) -> tuple[str, pa.Table]:
@@ -140,7 +138,7 @@ def _unbalanced(
     settings = getattr(foundry.settings.curation.critic, f"balance_{side}")
     if settings.mode == "none":
         return []
-    verdict = _VERDICTS[side]
+    verdict = verdict_sql(table.columns)
     rows = foundry.home.lake.read(table, columns=["iteration", verdict.split(".")[0]])
     return unbalanced_verdicts(rows, verdict, _TOLERANCE)
 
@@ -148,10 +146,10 @@ def _unbalanced(
 def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefinition:
     """The checks of a set for training; `split` is the side that a critic set is of."""
     (table,) = declared.tables
-    images = [name for name in _IMAGE_COLUMNS if name in table.columns]
+    images = image_columns(table)
 
     def placeholders(foundry: FoundryResource, _shard: str | None) -> checks.Violations:
-        listed = "images" if images == ["images"] else f"[{', '.join(images)}]"
+        listed = images_sql(table.columns)
         columns = [name for name in ("row_id", "messages", *images) if name in table.columns]
         parts = foundry.home.lake.stream(table, columns, part_rows=_PART_ROWS)
         found = (mismatched_placeholders(part, listed) for part in parts)

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from inference.calls.hashing import stable_hash
-from schemas.trajectories import ATTEMPT_KEY
 
 from ..core.duckdb_session import open_session
+from .set_columns import distinct_sql, verdict_sql
 from .settings import BalanceSettings
 
 _MEMORY_LIMIT = "1GB"
@@ -99,30 +99,6 @@ def apportion(total: int, sizes: Mapping[Key, int]) -> dict[Key, int]:
     for key in by_remainder[: total - sum(parts.values())]:
         parts[key] += 1
     return parts
-
-
-def content_sql(columns: Iterable[str]) -> str:
-    """SQL of what a model reads and learns from a row of a set with these columns, as a hash."""
-    images = "[origin_image, edited_image]" if "origin_image" in columns else "images"
-    return f"md5(concat_ws(' ', messages::VARCHAR, {images}::VARCHAR))"
-
-
-def distinct_sql(table: str, columns: Iterable[str], order: str) -> str:
-    """SQL of the rows whose content no earlier row has, and of their copies by balancing."""
-    original = f"concat_ws('/', {', '.join(ATTEMPT_KEY)})" if "iteration" in columns else "row_id"
-    return f"""
-        SELECT *, {original} AS original FROM {table}
-        QUALIFY original = first_value(original) OVER (
-            PARTITION BY {content_sql(columns)} ORDER BY {order}
-        )
-    """
-
-
-def verdict_sql(columns: Iterable[str]) -> str:
-    """SQL of the verdict that a row teaches; NULL: it is not a critic's."""
-    if "evaluation" in columns:
-        return "evaluation.success"
-    return "accepted" if "accepted" in columns else "NULL::BOOLEAN"
 
 
 def _room(verdicts: _Verdicts, balance: BalanceSettings | None) -> int:

@@ -184,4 +184,4 @@ def round_rows(home: Home, rounds: Iterable[int], table: Table) -> pa.Table:
 def copies(row_id: str, weight: float) -> int:
     """How often a row occurs; a fraction of the rows is chosen by their ids."""
     times, share = divmod(weight, 1)
-    return int(times) + (unit_interval(f"mix/{row_id}") < share)
+    return int(times) + (share > 0 and unit_interval(f"mix/{row_id}") < share)

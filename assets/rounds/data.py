@@ -36,7 +36,7 @@ from ..core.foundry import FoundryResource
 from ..curation.critic_sets import build_critic_rl, build_critic_sft, build_wrong_verdicts
 from ..curation.exports.publisher import export
 from ..curation.planner_sets import build_planner_sft, plan_rows
-from ..curation.sampling import content_sql, distinct_sql, verdict_sql
+from ..curation.set_columns import content_sql, distinct_sql, images_sql, verdict_sql
 from ..curation.settings import CurationSettings
 from ..curation.sources import copies, round_partition, round_rows
 from ..curation.steps import build_steps
@@ -53,8 +53,13 @@ _GOOD_PLANS = """
         USING (trajectory_id, step_number, iteration) WHERE chosen AND overall < {least}
     )
 """
-# SQL for what `round_rows` has of a row of a set.
-_CRITIC_RL_COLUMNS = """
+# SQL for what only rows of `critic_rl` have.
+_TRUTH = "origin_prompt, rewritten_prompt, evaluation"
+_NO_TRUTH = """
+    NULL::VARCHAR AS origin_prompt, NULL::VARCHAR AS rewritten_prompt,
+    NULL::STRUCT(success BOOLEAN, semantics DOUBLE, quality DOUBLE) AS evaluation
+"""
+_COLUMNS = """
     prompt_id, messages, [origin_image, edited_image] AS images, origin_prompt, rewritten_prompt,
     evaluation
 """
@@ -62,7 +67,7 @@ _SFT_COLUMNS = """
     prompt_id, messages, images, NULL::VARCHAR AS origin_prompt, NULL::VARCHAR AS rewritten_prompt,
     NULL::STRUCT(success BOOLEAN, semantics DOUBLE, quality DOUBLE) AS evaluation
 """
-_COLUMNS = "prompt_id, messages, images, origin_prompt, rewritten_prompt, evaluation"
+_COLUMNS = f"prompt_id, messages, images, {_TRUTH}"
 _FRESH = """
     CREATE TEMP TABLE fresh AS
     SELECT row_id, original, origin, weight, position, {verdict} AS accepted, {columns}
@@ -234,4 +239,6 @@ def row_counts(home: Home, number: int) -> dict[str, Counter[RowOrigin]]:
 
 
 def _columns(table: Table) -> str:
-    return _CRITIC_RL_COLUMNS if table is CRITIC_RL else _SFT_COLUMNS
+    """SQL for what `round_rows` has of a row of a set."""
+    truth = _TRUTH if table is CRITIC_RL else _NO_TRUTH
+    return f"prompt_id, messages, {images_sql(table.columns)} AS images, {truth}"

@@ -22,11 +22,11 @@ from warehouse import Home
 from warehouse.checksums import file_sha256
 from warehouse.lake import ALL
 
+from ..set_columns import images_of
 from ..settings import CurationSettings
 from ..sources import TrainingSources
 
 CARD = "card.json"
-_IMAGE_COLUMNS = ("images", "input_images", "origin_image", "edited_image")
 _PLACEHOLDER = re.compile(re.escape(IMAGE), re.IGNORECASE)
 _BATCH = 256  # rows with embedded images in memory
 
@@ -112,18 +112,6 @@ class ExportFolder:
             for path in sorted(paths)
             if path.is_file()
         }
-
-
-def image_columns(table: Table) -> tuple[str, ...]:
-    """Columns with sha256 of images: one list of them, or one column an image."""
-    return tuple(name for name in _IMAGE_COLUMNS if name in table.columns)
-
-
-def images_of(row: Mapping[str, Any]) -> list[str]:
-    """A row's images (sha256) in the order of their placeholders."""
-    if "origin_image" in row:
-        return [row["origin_image"], row["edited_image"]]
-    return list(row["images"] if "images" in row else row["input_images"])
 
 
 def simulation_note(sources: Mapping[str, Sequence[str]]) -> str:

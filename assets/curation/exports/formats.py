@@ -15,9 +15,10 @@ from training.sft.data_files import DATASET_INFO, DataSetFile
 from warehouse import Home
 from warehouse.parted_files import ParquetRows, PartedFile
 
+from ..set_columns import images_of
 from ..settings import ExportSettings
 from . import huggingface, webdataset
-from .folder import ExportFolder, images_of
+from .folder import ExportFolder
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQ
 from schemas.prompts import PROMPTS
 from warehouse import EncodedImage, ImageStore
 
+from ..set_columns import image_columns, images_of
 from ..settings import ExportSettings
-from .folder import ExportFolder, image_columns, images_of
+from .folder import ExportFolder
 
 TABLES = (CRITIC_SFT, CRITIC_RL, CRITIC_DPO, PLANNER_SFT, SEQUENCES, PROMPTS)
 _BATCH = 256  # rows with embedded images in memory

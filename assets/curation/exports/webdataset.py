@@ -18,8 +18,9 @@ import pyarrow as pa
 from schemas import Table
 from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
 
+from ..set_columns import image_columns, images_of
 from ..settings import ExportSettings
-from .folder import ExportFolder, image_columns, images_of
+from .folder import ExportFolder
 
 TABLES = (CRITIC_SFT, CRITIC_RL, CRITIC_DPO, PLANNER_SFT, SEQUENCES)
 

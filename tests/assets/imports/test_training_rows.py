@@ -15,12 +15,15 @@ from assets.curation.sources import TrainingSources
 from inference.environments import ensure_environment
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, IMPORTS, PLANNER_SFT, SEQUENCES
-from tests.assets.curation.test_exports import curate
+from tests.assets.curation.test_exports import curated_folder
+from tests.assets.curation.test_exports import home as curated_home
 from tests.assets.imports import files
 from tests.helpers.command import interleave
 from tests.training.trainer_parsers import parse_all
 from training.base_model import PACKAGED_MODEL
 from training.sft.recipe import SftJob, SftSettings, llamafactory_config
+
+__all__ = ["curated_folder"]  # a fixture
 
 
 @pytest.fixture
@@ -122,10 +125,11 @@ def test_llamafactory_loads_imported_rows_alone(home, imported, tmp_path):
 
 
 class TestMix:
+    home = curated_home
+
     @pytest.fixture
     def mixed(self, home, imported):
         """Critic samples of ours and imported ones."""
-        curate(home)
         imported("critic-sft", "--license", "mit")
         imported("critic-rl")
         return home
