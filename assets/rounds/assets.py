@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import dagster as dg
@@ -104,7 +105,8 @@ def round_data(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
             f"{len(retried.calls)} more answers"
         )
         metadata |= model_call_costs(retried.calls)
-    return ROUND_DATA.describe(context, foundry, {}, metadata)
+    written = {ROUND_ROWS.name: sum(map(Counter.total, counts.values()))}
+    return ROUND_DATA.describe(context, foundry, written, metadata)
 
 
 def _retried_plans(

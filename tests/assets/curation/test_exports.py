@@ -57,11 +57,15 @@ def curated_folder(tmp_path_factory) -> Path:
     return folder
 
 
+def linked_copy(folder: Path, target: Path) -> Home:
+    """A home of hard links to the files of another."""
+    shutil.copytree(folder, target, copy_function=os.link)
+    return Home(target)
+
+
 @pytest.fixture
 def home(curated_folder, tmp_path) -> Home:
-    """A curated home: hard links to the files of one that is built once."""
-    shutil.copytree(curated_folder, tmp_path / "home", copy_function=os.link)
-    return Home(tmp_path / "home")
+    return linked_copy(curated_folder, tmp_path / "home")
 
 
 def export(home: Home, name: str, **exports) -> Path:

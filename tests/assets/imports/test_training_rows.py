@@ -15,8 +15,7 @@ from assets.curation.sources import TrainingSources
 from inference.environments import ensure_environment
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, IMPORTS, PLANNER_SFT, SEQUENCES
-from tests.assets.curation.test_exports import curated_folder
-from tests.assets.curation.test_exports import home as curated_home
+from tests.assets.curation.test_exports import curated_folder, linked_copy
 from tests.assets.imports import files
 from tests.helpers.command import interleave
 from tests.training.trainer_parsers import parse_all
@@ -125,7 +124,9 @@ def test_llamafactory_loads_imported_rows_alone(home, imported, tmp_path):
 
 
 class TestMix:
-    home = curated_home
+    @pytest.fixture
+    def home(self, curated_folder, tmp_path):
+        return linked_copy(curated_folder, tmp_path / "home")
 
     @pytest.fixture
     def mixed(self, home, imported):
