@@ -94,23 +94,21 @@ async def test_empty_refinement_falls_back_to_the_previous_prompt(home):
     assert len({a.seed for a in attempts}) == 3
 
 
-async def test_seeds_differ_between_retries_and_steps_and_are_recorded(home):
-    rejected = [reject("again")] * 4
-    critic = ScriptedCritic(verdicts={"a": rejected, "b": rejected})
-    generator = ScriptedGenerator()
-    _, attempts = await run(home, roles(critic=critic, generator=generator), "a", "b")
-    seeds = [a.seed for a in attempts]
-    assert len(set(seeds)) == 10
-    assert seeds == [call[2] for call in generator.calls]
-    assert all(0 <= seed < 2**31 for seed in seeds)
+async def test_seeds_differ_between_retries_and_steps_and_follow_the_setting(tmp_path):
+    def rejecting():
+        rejected = [reject("again")] * 4
+        return roles(critic=ScriptedCritic(verdicts={"a": rejected, "b": rejected}))
 
-
-async def test_seeds_follow_the_setting(home, tmp_path):
-    _, first = await run(home, roles(), "a", seed=1)
-    _, again = await run(Home(tmp_path / "again"), roles(), "a", seed=1)
-    _, other = await run(Home(tmp_path / "other"), roles(), "a", seed=2)
-    assert first[0].seed == again[0].seed != other[0].seed
-    assert first[0].image == again[0].image != other[0].image
+    seeds, images = [], []
+    for name, seed in {"first": 1, "again": 1, "other": 2}.items():
+        backends = rejecting()
+        _, attempts = await run(Home(tmp_path / name), backends, "a", "b", seed=seed)
+        seeds.append([attempt.seed for attempt in attempts])
+        images.append([attempt.image for attempt in attempts])
+        assert len(set(seeds[-1])) == 10 and all(0 <= each < 2**31 for each in seeds[-1])
+        assert seeds[-1] == [call[2] for call in backends.generator.calls]
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert images[0] == images[1] != images[2]
 
 
 async def test_defect_3_t_max_reaches_the_loop(tmp_path):
@@ -155,18 +153,14 @@ async def test_on_exhausted_stop_ends_without_a_chosen_image(home):
 
 
 async def test_defect_5_text_only_step_draws_nothing(home):
+    trajectory, attempts = await run(home, roles(), None, None)
+    assert (trajectory.status, trajectory.attempts, attempts) == ("complete", 0, [])
     generator = ScriptedGenerator()
-    backends = roles(generator=generator)
-    trajectory, attempts = await run(home, backends, None, "a", None, "b", None)
+    trajectory, attempts = await run(home, roles(generator=generator), None, "a", None, "b", None)
     assert [a.step_number for a in attempts] == [2, 4]
     assert attempts[1].source_image == attempts[0].image
     assert len(generator.calls) == 2
     assert (trajectory.status, trajectory.steps) == ("complete", 5)
-
-
-async def test_plan_of_text_only_steps_is_complete(home):
-    trajectory, attempts = await run(home, roles(), None, None)
-    assert (trajectory.status, trajectory.attempts, attempts) == ("complete", 0, [])
 
 
 async def test_defect_10_planner_gets_all_input_images_and_generator_the_last(home):
@@ -255,12 +249,6 @@ def generator_inputs(backends):
     return [list(sources) for _, sources, _ in backends.generator.calls]
 
 
-async def test_conditioning_last(home):
-    backends = roles(generator=MultiReferenceGenerator())
-    _, attempts = await run(home, backends, *STEPS, images=INPUTS)
-    assert generator_inputs(backends) == [[attempt.source_image] for attempt in attempts]
-
-
 async def test_conditioning_all_has_the_images_so_far_without_rejected_ones(home):
     critic = ScriptedCritic(verdicts={"Add a hat": [reject("Add a RED hat"), ACCEPT]})
     backends = roles(generator=MultiReferenceGenerator(), critic=critic)
@@ -283,6 +271,9 @@ async def test_conditioning_all_is_limited_to_the_newest_images(home):
     _, attempts = await run(home, backends, *STEPS, conditioning="all")
     cat, hat, _ = (attempt.image for attempt in attempts)
     assert generator_inputs(backends) == [[], [cat], [cat, hat]]
+    backends = roles(generator=MultiReferenceGenerator())
+    _, attempts = await run(home, backends, *STEPS, images=INPUTS, conditioning="last")
+    assert generator_inputs(backends) == [[attempt.source_image] for attempt in attempts]
 
 
 async def test_rerun_makes_no_calls(tmp_path):
