@@ -69,6 +69,10 @@ class JudgeCall:
     images: tuple[EncodedImage, ...] = ()
 
 
+def lines_of(*texts: str) -> list[AnswerStep]:
+    return [AnswerStep(text) for text in texts]
+
+
 def numbered_call(
     name: str, lines: Iterable[AnswerStep], fit: Callable[[EncodedImage], EncodedImage]
 ) -> JudgeCall:

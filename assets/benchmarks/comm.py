@@ -28,6 +28,7 @@ from .benchmark import (
     JudgeCall,
     Metrics,
     Values,
+    lines_of,
     mean,
     numbered_call,
     pictures,
@@ -91,11 +92,10 @@ class CoMM(Benchmark):
         images = (files.read_image(path, item.item_id) for path in official.input_images)
         if self._task == 1:
             shown = _shown_texts([[next(images) for _ in step] for step in official.input], answer)
-            return [_rating_call(TEXTS, SCORES[1], shown or [AnswerStep("(no texts)")])]
+            return [_rating_call(TEXTS, SCORES[1], shown or lines_of("(no texts)"))]
         request, answered = _shown_document(official, images, answer)
-        titles = AnswerStep("Request:"), AnswerStep(""), AnswerStep("Answer:")
-        answered = answered or [AnswerStep("(empty)")]
-        document = [titles[0], *request, *titles[1:], *answered]
+        answered = answered or lines_of("(empty)")
+        document = [*lines_of("Request:"), *request, *lines_of("", "Answer:"), *answered]
         calls = [_rating_call(DOCUMENT, SCORES[self._task], document)]
         made = pictures(answered)
         if not made:
@@ -220,11 +220,11 @@ def _fidelity_call(descriptions: Sequence[str], images: Sequence[EncodedImage]) 
     for number, (words, image) in enumerate(zip_longest(descriptions, images), 1):
         shown.append(AnswerStep(f"Description {number}: {words or '(missing)'}"))
         shown.append(AnswerStep("" if image else "(image missing)", image))
-    return _call(FIDELITY, PROMPTS[FIDELITY], shown or [AnswerStep("(no images)")])
+    return _call(FIDELITY, PROMPTS[FIDELITY], shown or lines_of("(no images)"))
 
 
 def _call(name: str, task: str, shown: _Shown) -> JudgeCall:
-    return numbered_call(name, [AnswerStep(task), AnswerStep(""), *shown], _reduced)
+    return numbered_call(name, [*lines_of(task, ""), *shown], _reduced)
 
 
 def _reduced(image: EncodedImage) -> EncodedImage:

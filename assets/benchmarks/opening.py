@@ -26,6 +26,7 @@ from .benchmark import (
     JudgeCall,
     Metrics,
     Values,
+    lines_of,
     mean,
     numbered_call,
 )
@@ -267,9 +268,9 @@ def _answer_step(folder: Path, item_id: str, part: _Part) -> AnswerStep:
 
 def _call(name: str, shown: dict[str, Sequence[AnswerStep]]) -> JudgeCall:
     """A question about what is shown, by its titles."""
-    lines = [AnswerStep(Template(_PROMPTS[name]).substitute(_TEXTS))]
+    lines = lines_of(Template(_PROMPTS[name]).substitute(_TEXTS))
     for title, steps in shown.items():
-        lines += [AnswerStep(""), AnswerStep(f"{title}:"), *(steps or [AnswerStep("(empty)")])]
+        lines += [*lines_of("", f"{title}:"), *(steps or lines_of("(empty)"))]
     return numbered_call(name, lines, _resized)
 
 
