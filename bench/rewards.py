@@ -100,9 +100,12 @@ async def _step(service: RewardService, origin: str, rollouts: int) -> None:
 
 async def _post(client: ClientSession, address: RewardAddress, request: RewardRequest) -> None:
     headers = {"Authorization": f"Bearer {address.token}"}
-    async with client.post(address.url, data=request.model_dump_json(), headers=headers) as answer:
-        if (await answer.json())["status"] != "scored":
-            raise RuntimeError("a rollout of the benchmark got no reward")
+    async with client.post(
+        address.url, json=request.model_dump(mode="json"), headers=headers
+    ) as answer:
+        body = await answer.json()
+        if body.get("status") != "scored":
+            raise RuntimeError(f"a rollout of the benchmark got no reward: {body}")
 
 
 def _request(origin: str, number: int) -> RewardRequest:
