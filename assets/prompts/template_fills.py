@@ -45,6 +45,7 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"[^\W_]+(?:['’][^\W_]+)?", text.lower())) - _STOP_WORDS
 
 
+@cache
 def literal_text(text: str) -> str:
     """A text without its slots."""
     return " ".join(piece for piece in parse(text) if isinstance(piece, str))
