@@ -1,13 +1,12 @@
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import duckdb
 import pytest
 
 import interleave_foundry
-from schemas import TABLES, FoundryError
+from schemas import TABLES
 from schemas.curation import CRITIC_RL
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
 from tests.warehouse.conftest import WITHOUT_S3
@@ -113,13 +112,3 @@ def test_a_read_only_connection_cannot_change_the_views(home, attempts):
     with connect(home, read_only=False) as connection:
         connection.execute("CREATE TABLE mine AS SELECT * FROM attempts")
         assert connection.sql("SELECT count(*) FROM mine").fetchall() == [(8,)]
-
-
-def test_a_damaged_table_leaves_the_others_usable(home, attempts):
-    written = home.lake.write(ATTEMPTS, attempts(8), "sketchbook-0000")
-    refresh_views(home)
-    with Path(written.url).open("r+b") as file:
-        file.truncate(500)
-    assert query("SELECT count(*) AS n FROM prompts", home)["n"].tolist() == [0]
-    with pytest.raises(FoundryError, match=r"part-0\.parquet is damaged .*delete it"):
-        query(COUNT, home)
