@@ -218,6 +218,10 @@ def test_only_rows_of_the_systems_own_versions_count():
 
     assert found(row()) == {"step_reward": {Observation("request", "item"): 1.0}}
     assert found(row(critic="c1-afb2ea1d")) == found(row()), "at a server"
+    several = [row(), row(variant=NEW_CRITIC).model_copy(update={"item_id": "other"})]
+    named = {"full_rl": NEW, NEW_CRITIC: NEW}
+    both = values_by_system(several, BENCHMARK, named)[NEW]["step_reward"]
+    assert {each.item for each in both} == {"item", "other"}, "a system under two names"
     test_items = row(benchmark="sketchbook-heldout-test")
     others = row("p0"), row("p11"), row(critic="c0-afb2ea1d")
     assert not found(*others, test_items, row(variant="t_max_1"), row(seed=0))
