@@ -195,7 +195,7 @@ class LakeSink:
 
         for entry in (entry for _, entries in abandoned for entry in entries):
             match entry.kind:
-                case "accepted" | "begun":
+                case "accepted" | "started":
                     unfinished[entry.generation_id] = entry
                 case "ended":
                     unfinished.pop(entry.generation_id, None)

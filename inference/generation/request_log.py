@@ -28,12 +28,12 @@ _BY_NAME = {table.name: table for table in TABLES}
 class Entry:
     """A line of the log.
 
-    `accepted`: a request waits, `content` says which. `begun`: likewise, it runs. `ended`: its rows
-    are `content["rows"]`, for the partition `content["partition"]`. `removed`: its content is
+    `accepted`: a request waits, `content` says which. `started`: likewise, it runs. `ended`: its
+    rows are `content["rows"]`, for the partition `content["partition"]`. `removed`: its content is
     deleted, and of its calls those with the ids `content["calls"]`.
     """
 
-    kind: Literal["accepted", "begun", "ended", "removed"]
+    kind: Literal["accepted", "started", "ended", "removed"]
     generation_id: str
     content: dict[str, Any]
 

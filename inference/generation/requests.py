@@ -94,8 +94,8 @@ def override_options(defaults: LoopSettings, changes: Mapping[str, object]) -> G
     try:
         return GenerationOptions.model_validate({**defaults.model_dump(), **changes})
     except ValidationError as error:
-        given = error.errors(include_url=False)[0]["input"]
-        raise FoundryError(f"{first_problem(error)}, not {given!r}") from error
+        value = error.errors(include_url=False)[0]["input"]
+        raise FoundryError(f"{first_problem(error)}, not {value!r}") from error
 
 
 def check_text(text: str, images: int) -> None:

@@ -167,7 +167,7 @@ class GenerationRunner:
         content = entry.content
         request = load_request(content["request"], self._home.images)
         calls: list[ModelCallRow] = []
-        if entry.kind == "begun" or request.resumes:
+        if entry.kind == "started" or request.resumes:
             calls = CallIndex.read(self._home.journal(ASSET, request.generation_id)).ledger()
         row = _row_without_result(
             request,
@@ -179,9 +179,9 @@ class GenerationRunner:
         return {GENERATIONS: [row], MODEL_CALLS: calls}
 
     async def _begin(self, request: GenerationRequest, calls: Sequence[ModelCallRow]) -> None:
-        self._sink.note_unfinished(_log_entry("begun", request, datetime.now(UTC)))
+        self._sink.note_unfinished(_log_entry("started", request, datetime.now(UTC)))
         # It no longer waits: if it ends while its earlier rows are being deleted, the next process
-        # finds it begun and restores its calls.
+        # finds it started and restores its calls.
         self._waiting.pop(request.generation_id, None)
         if request.resumes or calls:
             await self._sink.discard(request.generation_id, [call.call_id for call in calls])
@@ -203,16 +203,16 @@ class GenerationRunner:
         try:
             for image in images:
                 await asyncio.to_thread(self._home.images.put, image)
-            asked = PlanRequest(request.text, images)
+            plan_request = PlanRequest(request.text, images)
             if isinstance(generator, LimitedGenerator):
-                scope = await asyncio.to_thread(generator.scope, asked)
+                scope = await asyncio.to_thread(generator.scope, plan_request)
                 yield RequestUnderstood(scope)
                 if scope.refusal:
                     yield TrajectoryFailed(scope.refusal_text, refused=True)
                     return
-            plan, call = await calls.plan(CallSite(prompt_id), asked)
+            plan, call = await calls.plan(CallSite(prompt_id), plan_request)
             if isinstance(generator, LimitedGenerator):
-                planned = await asyncio.to_thread(generator.scope, asked, plan)
+                planned = await asyncio.to_thread(generator.scope, plan_request, plan)
                 if planned != scope:
                     yield RequestUnderstood(planned)
             yield PlanReady(plan, call)
@@ -295,7 +295,7 @@ class _RowRecorder:
 
 
 def _log_entry(
-    kind: Literal["accepted", "begun"], request: GenerationRequest, started_at: datetime
+    kind: Literal["accepted", "started"], request: GenerationRequest, started_at: datetime
 ) -> Entry:
     """What the log has of an unfinished request."""
     content = {"request": dump_request(request), "started_at": started_at.isoformat()}

@@ -48,9 +48,10 @@ class Only:
 
     def _check(self, value: Any) -> Any:
         if value is not None and value not in self.accepted:
-            given = "it is" if isinstance(value, list | dict | bytes) else f"{value!r:.60} is"
-            message = "{given} not supported here: {advice}"
-            raise PydanticCustomError(UNSUPPORTED, message, {"given": given, "advice": self.advice})
+            subject = "it is" if isinstance(value, list | dict | bytes) else f"{value!r:.60} is"
+            context = {"subject": subject, "advice": self.advice}
+            message = "{subject} not supported here: {advice}"
+            raise PydanticCustomError(UNSUPPORTED, message, context)
         return value
 
 

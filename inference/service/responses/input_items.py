@@ -17,11 +17,11 @@ WITH_IMAGES = "message.input_image.image_url"
 """Value of `include` that asks for images."""
 
 
-def items_to_store(given: str | Sequence[Item], images: Mapping[str, str]) -> list[Json]:
+def items_to_store(items: str | Sequence[Item], images: Mapping[str, str]) -> list[Json]:
     """A request's items in order. `images`: place in the request -> sha256, of images in use."""
-    if isinstance(given, str):
-        return [_message("user", [_text("user", given)])]
-    return [_item(item, item_param(number), images) for number, item in enumerate(given)]
+    if isinstance(items, str):
+        return [_message("user", [_text("user", items)])]
+    return [_item(item, item_param(number), images) for number, item in enumerate(items)]
 
 
 def list_items(

@@ -162,8 +162,8 @@ def review_router(home: Home, bodies: BodyReader) -> APIRouter:
     @router.post("", openapi_extra=describe_body(ReviewRequest))
     async def review(request: Request) -> StoredReview:
         """Store a review; it is on disk when this returns."""
-        asked, _ = await bodies.read_json(request, ReviewRequest)
-        return await write(_store, asked)
+        sent, _ = await bodies.read_json(request, ReviewRequest)
+        return await write(_store, sent)
 
     @router.delete("/{shard}/{review_id}")
     async def withdraw(shard: ShardName, review_id: ShardName, reviewer: Reviewer) -> StoredReview:
@@ -256,36 +256,36 @@ def _describer(
     return describe
 
 
-def _store(home: Home, asked: ReviewRequest) -> ReviewRow:
-    attempts = _attempts(home, asked.shard)
-    key = (asked.trajectory_id, asked.step_number, asked.iteration)
+def _store(home: Home, sent: ReviewRequest) -> ReviewRow:
+    attempts = _attempts(home, sent.shard)
+    key = (sent.trajectory_id, sent.step_number, sent.iteration)
     attempt = attempts.get(key)
     if attempt is None:
         raise not_found("there is no such attempt")
-    if attempt["image"] != asked.image:
+    if attempt["image"] != sent.image:
         message = "this attempt has another image by now; reload the page"
         raise APIError(HTTPStatus.CONFLICT, message, "image_changed", "image")
     own = {
         "review_id": secrets.token_hex(12),
-        "reviewer": asked.reviewer.strip(),
+        "reviewer": sent.reviewer.strip(),
         "reviewed_at": datetime.now(UTC),
-        "kind": asked.kind,
+        "kind": sent.kind,
         "critic_accepted": attempt["accepted"],
     }
     shared = {name: attempt[name] for name in _OF_ATTEMPT} | own
-    opinion = _opinion(asked, attempt, attempts.get((*key[:2], key[2] - 1)))
+    opinion = _opinion(sent, attempt, attempts.get((*key[:2], key[2] - 1)))
     return add_review(home, ReviewRow(**shared | opinion))
 
 
-def _opinion(asked: ReviewRequest, attempt: _Row, earlier: _Row | None) -> _Row:
+def _opinion(sent: ReviewRequest, attempt: _Row, earlier: _Row | None) -> _Row:
     """Columns that only reviews of one kind have."""
-    if asked.kind == "verdict":
-        return {"agrees": asked.agrees, "accepted": attempt["accepted"] == asked.agrees}
-    if asked.kind == "prompt":
-        return {"prompt": (asked.prompt or "").strip()}
+    if sent.kind == "verdict":
+        return {"agrees": sent.agrees, "accepted": attempt["accepted"] == sent.agrees}
+    if sent.kind == "prompt":
+        return {"prompt": (sent.prompt or "").strip()}
     if earlier is None:
         raise bad_request("this attempt is the first of its step: there is no other one", "better")
-    better = earlier if asked.better == "earlier" else attempt
+    better = earlier if sent.better == "earlier" else attempt
     return {
         "iteration": earlier["iteration"],
         "image": earlier["image"],

@@ -153,7 +153,7 @@ def test_earlier_stories_are_searched_opened_and_reused(page):
     expect(page.get_by_role("heading", name="History")).to_be_focused()
     stories = page.get_by_role("list", name="Responses")
     expect(stories.get_by_role("link", name="butterfly")).to_have_count(1)
-    page.get_by_role("searchbox", name="Search").fill("REDRAWN pictures")
+    page.get_by_role("searchbox", name="Search").fill("SNOWMAN pictures")
     expect(stories.get_by_role("link", name="butterfly")).to_have_count(0)
     cover = stories.locator("img").first
     expect(cover).to_have_attribute("src", re.compile("^data:image/png"))
