@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from schemas import FoundryError
+from warehouse.checksums import file_sha256
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -269,19 +270,13 @@ def _operand(content: Path | bytes) -> str | bytes:
 
 
 def _is_same(stored: "RepoFile", content: Path | bytes) -> bool:
+    from huggingface_hub.utils.sha import git_hash
+
     if stored.size != _size(content):
         return False
-    if stored.lfs is not None:
-        return stored.lfs.sha256 == _digest(hashlib.sha256(), content)
-    git = hashlib.sha1(f"blob {stored.size}\0".encode(), usedforsecurity=False)
-    return stored.blob_id == _digest(git, content)
-
-
-def _digest(digest: Any, content: Path | bytes) -> str:
+    if stored.lfs is None:
+        data = content if isinstance(content, bytes) else content.read_bytes()
+        return bool(stored.blob_id == git_hash(data))
     if isinstance(content, bytes):
-        digest.update(content)
-        return str(digest.hexdigest())
-    with content.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return str(digest.hexdigest())
+        return bool(stored.lfs.sha256 == hashlib.sha256(content).hexdigest())
+    return bool(stored.lfs.sha256 == file_sha256(content))

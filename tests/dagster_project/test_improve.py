@@ -13,8 +13,7 @@ import pytest
 from assets.checkpoints import training
 from assets.checkpoints.recipes import LINEAGE
 from assets.core.foundry import FoundryResource
-from assets.curation.planner_sets import build_planner_sft
-from assets.curation.sources import TrainingSources, round_partition, round_rows
+from assets.curation.sources import TrainingSources, round_rows
 from assets.prompts.rounds import recorded_rounds, states
 from assets.rounds.assets import findings
 from assets.rounds.data import RoundSets
@@ -30,7 +29,7 @@ from inference.roles import BackendError, UnusableAnswerError
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.prompts import PROMPTS
-from schemas.rounds import FAILURES, ROUND_ROWS
+from schemas.rounds import FAILURES
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
 from tests.dagster_project.conftest import copy_lake, trained_foundry
 from tests.helpers.fake_launcher import FakeLauncher
@@ -211,27 +210,6 @@ def test_combinations_of_held_out_terms_are_found(copied):
     heldout = next(row for row in copied.rows(PROMPTS) if row.split != "train" and row.terms)
     rewrite(copied, PROMPTS, terms=heldout.terms)
     assert problems(copied) == {"heldout_free"}
-
-
-def test_repeated_rows_are_found(copied):
-    lake, place = copied.home.lake, round_partition(1, PLANNER_SFT)
-    older = lake.read(PLANNER_SFT).to_pylist()[0]
-    same = {name: older[name] for name in ("messages", "images")}
-    rows = [ROUND_ROWS.row(**{**row, **same}) for row in lake.read(ROUND_ROWS, [place]).to_pylist()]
-    lake.write(ROUND_ROWS, rows, place)
-    assert problems(copied) == {"few_duplicates"}
-
-
-def test_rows_that_occurred_before_are_left_out(copied):
-    (plan,) = recorded_rounds(copied.home)
-    sets = RoundSets(copied, plan, copied.settings.rounds)
-    rows = build_planner_sft(copied.home, copied.settings.curation, plan.shards)[0].read_all()
-    copied.home.lake.write(PLANNER_SFT, rows.slice(1))
-    assert sets.build()["planner_sft"] == {"new": 1, "failure": 0, "replay": 1}
-    assert not problems(copied)
-    copied.home.lake.write(PLANNER_SFT, rows)
-    sets.build()
-    assert problems(copied) == {"few_duplicates"}, "nothing is new"
 
 
 @pytest.mark.parametrize(

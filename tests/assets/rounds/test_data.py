@@ -9,7 +9,7 @@ import yaml
 from assets.core.foundry import FoundryResource
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.planner_sets import build_planner_sft
-from assets.curation.sources import TrainingSources
+from assets.curation.sources import TrainingSources, round_partition
 from assets.curation.steps import build_steps
 from assets.prompts.rounds import RoundPlan, record_plan
 from assets.rounds.data import RoundSets
@@ -95,3 +95,14 @@ def test_rows_that_occurred_before_are_left_out(foundry):
     found = few_duplicates(home, PLAN, settings.rounds.safeguards)
     assert found.problems == ["100% of the rows of planner_sft occurred before, at most 20% may"]
     assert len(records(made)) == 26
+
+
+def test_rows_that_are_repeated_in_a_round_are_found(foundry):
+    home, settings = foundry.home, foundry.settings
+    RoundSets(foundry, PLAN, settings.rounds).build()
+    place = round_partition(1, PLANNER_SFT)
+    rows = home.lake.read(ROUND_ROWS, [place]).to_pylist()
+    same = {name: rows[0][name] for name in ("messages", "images")}
+    home.lake.write(ROUND_ROWS, [ROUND_ROWS.row(**{**row, **same}) for row in rows], place)
+    (problem,) = few_duplicates(home, PLAN, settings.rounds.safeguards).problems
+    assert "of the rows of planner_sft occurred before" in problem
