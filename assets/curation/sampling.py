@@ -141,13 +141,11 @@ def _candidates(rows: pa.RecordBatchReader, categories: pa.Table) -> list[Candid
     with closing(open_session(_MEMORY_LIMIT, threads=pa.cpu_count())) as connection:
         connection.register("stored", rows)
         connection.register("categories", categories)
-        connection.execute(
-            "CREATE TEMP TABLE numbered AS SELECT *, row_number() OVER () AS position FROM stored"
-        )
+        numbered = "(SELECT *, row_number() OVER () AS position FROM stored)"
         found = connection.execute(
             f"""
             SELECT row_id, {part}, {verdict_sql(columns)}, coalesce(category, ''), {copy}
-            FROM ({distinct_sql("numbered", columns, "position")})
+            FROM ({distinct_sql(numbered, columns, "position")})
             LEFT JOIN categories USING (prompt_id) ORDER BY position
             """
         )

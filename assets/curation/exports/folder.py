@@ -8,13 +8,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from inference.agent_prompts.templates import IMAGE
 from schemas import FoundryError, Table
@@ -28,7 +25,6 @@ from ..sources import TrainingSources
 
 CARD = "card.json"
 _PLACEHOLDER = re.compile(re.escape(IMAGE), re.IGNORECASE)
-_BATCH = 256  # rows with embedded images in memory
 
 
 @dataclass
@@ -90,17 +86,6 @@ class ExportFolder:
                 file.write("[" if count == 1 else ",")
                 file.writelines(f"\n    {line}" for line in lines)
             file.write("\n]" if count else "[]")
-        return count
-
-    def parquet(
-        self, name: str, rows: Iterator[dict[str, Any]], schema: pa.Schema, **options: Any
-    ) -> int:
-        """Write rows as a Parquet file, in batches; the number of rows."""
-        count = 0
-        with pq.ParquetWriter(self.path / name, schema, **options) as writer:
-            while batch := list(islice(rows, _BATCH)):
-                writer.write_table(pa.Table.from_pylist(batch, schema=schema))
-                count += len(batch)
         return count
 
     def hashes(self) -> dict[str, str]:

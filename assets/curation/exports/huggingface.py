@@ -18,6 +18,7 @@ from schemas import FoundryError, Table
 from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
 from schemas.prompts import PROMPTS
 from warehouse import EncodedImage, ImageStore
+from warehouse.parted_files import ParquetRows
 
 from ..set_columns import image_columns, images_of
 from ..settings import ExportSettings
@@ -41,11 +42,15 @@ def _write_table(folder: ExportFolder, table: Table, rows_per_file: int) -> int:
         images = [embedded_image(folder.home.images, sha256) for sha256 in images_of(row)]
         return {**{name: row[name] for name in plain}, "images": images}
 
+    count = 0
     parts = _split_rows(map(embedded, folder.rows(table)), rows_per_file)
-    return sum(
-        folder.parquet(f"{data}/train-{number:05d}.parquet", part, schema)
-        for number, part in enumerate(parts)
-    )
+    for number, part in enumerate(parts):
+        file = ParquetRows(folder.path / data / f"train-{number:05d}.parquet", schema)
+        for row in part:
+            file.add(row)
+            count += 1
+        file.close()
+    return count
 
 
 def _plain_columns(table: Table) -> dict[str, pa.DataType]:
