@@ -164,8 +164,7 @@ def test_table_5_is_measured_on_ueval_as_it_is_printed(foundry, hosted, capsys):
     assert sum(server.answered.values()) == asked, "no call is made again"
 
 
-@pytest.mark.parametrize("name", ["untrained", "full_sft_sampled", "full_rl_sampled", "full_rl"])
-def test_variants_go_through_the_servers_of_a_profile(foundry, monkeypatch, name):
+def test_variants_go_through_the_servers_of_a_profile(foundry, monkeypatch):
     monkeypatch.setattr(ServerInstance, "of", lambda spec, home: spec)
     monkeypatch.setattr(agents, "CheckpointModel", None)  # nothing is loaded in this process
     profile = yaml.safe_load(Path(foundry.profile).read_text())
@@ -174,5 +173,6 @@ def test_variants_go_through_the_servers_of_a_profile(foundry, monkeypatch, name
     }
     Path(foundry.profile).write_text(yaml.safe_dump(profile))
     factory = AgentFactory(FoundryResource(profile=foundry.profile, root=foundry.root))
-    asked = factory.roles(VARIANTS[name])
-    assert (type(asked.planner), type(asked.critic)) == (RemotePlanner, RemoteCritic)
+    for name in ("untrained", "full_sft_sampled", "full_rl_sampled", "full_rl"):
+        asked = factory.roles(VARIANTS[name])
+        assert (type(asked.planner), type(asked.critic)) == (RemotePlanner, RemoteCritic), name

@@ -27,7 +27,6 @@ from schemas.trajectories import ATTEMPTS
 from tests.helpers.command import interleave
 from warehouse import Home
 
-PROFILES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 GENERATORS = FOLDER.parent / "docs" / "generators.md"
 GENERATOR_EXAMPLES = re.findall(r"```yaml\n(.*?)```", GENERATORS.read_text(), re.DOTALL)
 ANSWERS = [
@@ -42,18 +41,13 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("form", ANSWERS)
-def test_scripted_answers_are_valid(form):
-    fields = frozenset(form.model_json_schema()["properties"])
-    content = answer(fields, random.Random(1), criteria=3)
-    assert parse_answer(CompletionResult(json.dumps(content)), form).value()
-
-
-@pytest.mark.parametrize("form", ANSWERS)
-def test_a_tiny_model_knows_an_answer_of_every_schema(form):
-    fields = set(form.model_json_schema()["properties"])
-    fitting = [text for text in whole_answers() if set(json.loads(text)) == fields]
-    assert fitting and all(form.model_validate_json(text) for text in fitting)
+def test_answers_are_valid_and_known_to_a_tiny_model():
+    for form in ANSWERS:
+        fields = frozenset(form.model_json_schema()["properties"])
+        content = answer(fields, random.Random(1), criteria=3)
+        assert parse_answer(CompletionResult(json.dumps(content)), form).value(), form
+        fitting = [text for text in whole_answers() if set(json.loads(text)) == fields]
+        assert fitting and all(form.model_validate_json(text) for text in fitting), form
 
 
 def test_free_answers_are_plans_and_verdicts():
@@ -75,41 +69,42 @@ def quick_models(monkeypatch):
     monkeypatch.setattr(Rehearsal, "_heldout_share", lambda _: 0.85)
 
 
-@pytest.mark.parametrize("name", PROFILES)
-def test_every_profile_can_be_rewritten(name, tmp_path, quick_models):
-    rehearsal = Rehearsal(load_profile(name), tmp_path, "http://127.0.0.1:1", prompts=16)
-    path = tmp_path / "profile.yaml"
+def rewritten(original, folder):
+    """The profile of a rehearsal, as it is read again, and its text."""
+    folder.mkdir()
+    rehearsal = Rehearsal(original, folder, "http://127.0.0.1:1", prompts=16)
+    path = folder / "profile.yaml"
     path.write_text(yaml.safe_dump(rehearsal.values()))
-    (tmp_path / rewriting.REGISTRY).write_text(yaml.safe_dump(rehearsal.registry))
-    rewritten, original = load_profile(str(path)), load_profile(name)
-    for role in ("planner", "critic"):
-        if model := getattr(rewritten.openai, role):
-            assert model.identity, "its prompts are here"
-    assert rewritten.roles == original.roles and rewritten.pack == original.pack
-    assert not any(server.gpus for server in rewritten.servers.values())
-    assert "_API_KEY" not in path.read_text()
-    if original.training:
-        recipes = [s.training.critic_rl.recipe for s in (original, rewritten)]
-        assert recipes[0] == recipes[1]
+    (folder / rewriting.REGISTRY).write_text(yaml.safe_dump(rehearsal.registry))
+    return load_profile(str(path)), path.read_text()
 
 
-@pytest.mark.parametrize("number", range(len(GENERATOR_EXAMPLES)))
-def test_profiles_of_the_docs_of_generators_load_and_are_rewritten(number, tmp_path, quick_models):
-    path = tmp_path / "example.yaml"
-    path.write_text(GENERATOR_EXAMPLES[number])
-    original = load_profile(str(path))
-    rehearsal = Rehearsal(original, tmp_path, "http://127.0.0.1:1", prompts=16)
-    path = tmp_path / "rewritten.yaml"
-    path.write_text(yaml.safe_dump(rehearsal.values()))
-    (tmp_path / rewriting.REGISTRY).write_text(yaml.safe_dump(rehearsal.registry))
-    rewritten = load_profile(str(path))
-    assert [name for name, _ in rewritten.images.generators()] == [
-        name for name, _ in original.images.generators()
-    ]
-    for _, model in rewritten.images.generators():
-        (endpoint,) = rewritten.images.endpoints_of(model)
-        assert "127.0.0.1:1/" in str(endpoint.url) and endpoint.key is None
-    assert (rewritten.diffusers.edit is None) == (original.diffusers.edit is None)
+def test_every_profile_can_be_rewritten(tmp_path, quick_models):
+    for name in sorted(path.stem for path in FOLDER.glob("*.yaml")):
+        original = load_profile(name)
+        found, text = rewritten(original, tmp_path / name)
+        for role in ("planner", "critic"):
+            if model := getattr(found.openai, role):
+                assert model.identity, "its prompts are here"
+        assert found.roles == original.roles and found.pack == original.pack, name
+        assert not any(server.gpus for server in found.servers.values()), name
+        assert "_API_KEY" not in text, name
+        if original.training:
+            assert original.training.critic_rl.recipe == found.training.critic_rl.recipe, name
+
+
+def test_profiles_of_the_docs_of_generators_load_and_are_rewritten(tmp_path, quick_models):
+    for number, example in enumerate(GENERATOR_EXAMPLES):
+        path = tmp_path / f"example-{number}.yaml"
+        path.write_text(example)
+        original = load_profile(str(path))
+        found, _ = rewritten(original, tmp_path / str(number))
+        models = [each.images.generators() for each in (original, found)]
+        assert len({tuple(name for name, _ in each) for each in models}) == 1, example
+        for _, model in found.images.generators():
+            (endpoint,) = found.images.endpoints_of(model)
+            assert "127.0.0.1:1/" in str(endpoint.url) and endpoint.key is None, example
+        assert (found.diffusers.edit is None) == (original.diffusers.edit is None), example
 
 
 def test_evaluations_while_training_have_prompts(tmp_path, quick_models):
@@ -125,15 +120,15 @@ def test_evaluations_while_training_have_prompts(tmp_path, quick_models):
 def test_gpu_and_cluster_are_rewritten_to_what_paper_is(tmp_path, quick_models):
     """So that the long test below need not run them: `gpu` has one of the generators of `paper`."""
 
-    def rewritten(name):
+    def values_of(name):
         values = Rehearsal(load_profile(name), tmp_path / name, "http://127.0.0.1:1", 16).values()
         for section in ("name", "description", "limits", "budget"):
             del values[section]
         del values["training"]["launcher"]
         return json.loads(json.dumps(values).replace(str(tmp_path / name), "FOLDER"))
 
-    paper, gpu = rewritten("paper"), rewritten("gpu")
-    assert rewritten("cluster") == paper
+    paper, gpu = values_of("paper"), values_of("gpu")
+    assert values_of("cluster") == paper
     assert gpu["roles"].pop("generator") in paper["roles"].pop("generator")
     assert gpu == paper
 
