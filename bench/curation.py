@@ -239,7 +239,7 @@ _TABLES_SQL = {
                'sub-' || n % 75 AS subcategory, 'template-' || n % 100 AS template_id,
                'Show how to build thing number ' || n || ' step by step' AS text,
                ['build', 'thing ' || n] AS terms, NULL::VARCHAR AS suffix,
-               []::VARCHAR[] AS input_images,
+               []::VARCHAR[] AS input_images, NULL::VARCHAR[] AS input_image_texts,
                printf('bench-%04d', n // {SHARD_SIZE}) AS shard,
                CASE WHEN n % 20 = 0 THEN 'heldout' ELSE 'train' END AS split,
                5 + (hash(n, 'steps') % 6)::BIGINT AS length
