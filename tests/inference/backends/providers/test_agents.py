@@ -144,7 +144,7 @@ def test_json_inside_prose_and_code_fences_is_parsed(backend):
 def test_faults_become_errors(backend):
     two_attempts = "m-1 gave no usable answer in two attempts"
     with provider() as server:
-        roles = build_roles(server, backend, seconds=1)
+        roles = build_roles(server, backend, seconds=2)
         for faults, error, message in (
             (["garble", "garble"], UnusableAnswerError, two_attempts),
             (["refuse", "refuse"], UnusableAnswerError, "m-1 refuses: "),
