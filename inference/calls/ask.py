@@ -13,7 +13,7 @@ was answered from another's journal; such a row costs nothing.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -39,13 +39,13 @@ from ..roles import (
     uses_batch_api,
 )
 from ..settings import Limits
-from .call_index import CallIndex, CallKey, JournaledCall
+from .call_index import CallIndex, CallKey, JournaledCall, call_id
 from .forecast import ItemUsage
 from .hashing import stable_hash
 from .progress import Progress
 from .retry import CallFailedError, CallOutcome, RetryingCaller, summarize_error
 from .scoring import EnsembleScore, ScoreCall, ScoredAttempt, score_with
-from .worker_pool import WorkerPool
+from .worker_pool import WorkerPool, finish_when_cancelled
 
 Item = TypeVar("Item")
 R = TypeVar("R")
@@ -90,11 +90,6 @@ class _Request(Generic[T]):
 def request_hash(role: Role, backend: Backend, content: dict[str, Any]) -> str:
     """Hash of role, backend, model and content: texts, image hashes, seed."""
     return stable_hash(role, backend.backend, backend.model, content)
-
-
-def call_id(asset: str, shard: str, key: CallKey, earlier: int) -> str:
-    """Id of a call. `shard`: that of its journal; `earlier`: calls with this key before it."""
-    return stable_hash(asset, shard, *key, earlier)
 
 
 class JournaledCalls(Generic[R]):
@@ -397,16 +392,6 @@ async def ask_all(
         workers = len(questions) if uses_batch_api(model) else limits.agents
         replies = await calls.map(ask, list(questions), workers, progress)
         return dict(zip(questions, replies, strict=True)), calls.ledger()
-
-
-async def finish_when_cancelled(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` to its end even when cancelled: a paid answer is stored, a file is whole."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
 
 
 def _error_of(line: JournaledCall) -> Exception:

@@ -10,6 +10,8 @@ from schemas import FoundryError
 from schemas.trajectories import ModelCallRow, Role
 from warehouse import AnyJournal
 
+from .hashing import stable_hash
+
 
 class CallKey(NamedTuple):
     """Prompt, step, iteration and role of a call, and a hash of all that its answer depends on."""
@@ -19,6 +21,11 @@ class CallKey(NamedTuple):
     iteration: int | None
     role: Role
     request_hash: str
+
+
+def call_id(asset: str, shard: str, key: CallKey, earlier: int) -> str:
+    """Id of a call. `shard`: that of its journal; `earlier`: calls with this key before it."""
+    return stable_hash(asset, shard, *key, earlier)
 
 
 class JournaledCall(BaseModel, frozen=True):

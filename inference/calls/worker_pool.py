@@ -112,3 +112,13 @@ async def gather_or_cancel(*work: Coroutine[Any, Any, Result]) -> list[Result]:
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
+
+
+async def finish_when_cancelled(work: Coroutine[Any, Any, Result]) -> Result:
+    """Await `work` to its end even when cancelled: a paid answer is stored, a file is whole."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise

@@ -16,8 +16,7 @@ from warehouse.views import connect
 
 from ...backends.providers.budget import SpendingFile
 from ...backends.providers.settings import BudgetSettings
-from ...calls.ask import call_id
-from ...calls.call_index import CallKey
+from ...calls.call_index import CallKey, call_id
 from ..response_store import ResponseStore
 from ..serving import owner_of
 
