@@ -1,6 +1,9 @@
 """Vocabulary banks expanded by a model, over real HTTP and with a real Dagster instance."""
 
 import asyncio
+import subprocess
+import sys
+import time
 
 import dagster as dg
 import pytest
@@ -144,20 +147,29 @@ def test_in_batch_mode_all_banks_are_one_batch(tmp_path):
     assert accepted(outcome) == accepted(again) == ["badger", "lilac"]
 
 
-def test_after_a_stop_no_finished_call_is_made_again(tmp_path):
-    async def stopped():
-        settings = built.settings.prompts.expansion
-        work = asyncio.create_task(expand_packs(built, load_packs(built), settings, NullProgress()))
-        while server.outcomes["hang"] == 0:
-            assert not work.done()
-            await asyncio.sleep(0.01)
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+KILLED = """
+import asyncio, sys
+from assets.core.foundry import FoundryResource
+from assets.prompts.assets import load_packs
+from assets.prompts.expansion import expand_packs
+from inference.calls.progress import NullProgress
+built = FoundryResource(profile=sys.argv[1], root=sys.argv[2])
+settings = built.settings.prompts.expansion
+asyncio.run(expand_packs(built, load_packs(built), settings, NullProgress()))
+"""
 
+
+@pytest.mark.slow
+def test_after_a_kill_no_finished_call_is_made_again(tmp_path):
     with provider() as server:
         server.terms, server.scripts = TERMS, [None, "hang"]
         built = foundry(tmp_path, server)
-        asyncio.run(stopped())
+        process = subprocess.Popen([sys.executable, "-c", KILLED, built.profile, built.root])
+        while server.outcomes["hang"] == 0:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
         outcome = expand(built)
     assert accepted(outcome) == ["badger", "lilac"]
     assert sorted(server.answered.values()) == [1, 1]
