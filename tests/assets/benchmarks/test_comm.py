@@ -90,7 +90,7 @@ def test_wrong_documents_are_one_line(tmp_path: Path) -> None:
         ([comm_document(step_info=[])], "item 1: step_info"),
         ([comm_document("a/b")], "item 1: data_id"),
         ([comm_document(step_info=[[{"type": "video"}]])], "item 1: step_info.0.0.type"),
-        ({"a": 1}, "is not a list"),
+        ({"a": 1}, "cannot be read: it is no list"),
     ]
     for documents, problem in cases:
         with error_of_one_line(problem):
