@@ -59,14 +59,6 @@ _NO_TRUTH = """
     NULL::VARCHAR AS origin_prompt, NULL::VARCHAR AS rewritten_prompt,
     NULL::STRUCT(success BOOLEAN, semantics DOUBLE, quality DOUBLE) AS evaluation
 """
-_COLUMNS = """
-    prompt_id, messages, [origin_image, edited_image] AS images, origin_prompt, rewritten_prompt,
-    evaluation
-"""
-_SFT_COLUMNS = """
-    prompt_id, messages, images, NULL::VARCHAR AS origin_prompt, NULL::VARCHAR AS rewritten_prompt,
-    NULL::STRUCT(success BOOLEAN, semantics DOUBLE, quality DOUBLE) AS evaluation
-"""
 _COLUMNS = f"prompt_id, messages, images, {_TRUTH}"
 _FRESH = """
     CREATE TEMP TABLE fresh AS
