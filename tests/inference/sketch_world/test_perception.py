@@ -31,7 +31,7 @@ def assert_perceived_exactly(scene: Scene, size: int) -> None:
 
 
 def test_things_are_perceived_on_backgrounds():
-    """Every thing on some; on all of them, in every cell, below."""
+    """Every thing on some; in every cell, on a third of them each, below."""
     for number, background in enumerate(BACKGROUNDS):
         for scene in full_scenes(background, number)[number % 4 :: 4]:
             assert_perceived_exactly(scene, 96)
@@ -39,8 +39,8 @@ def test_things_are_perceived_on_backgrounds():
 
 @pytest.mark.long
 def test_every_thing_is_perceived_in_every_cell():
-    for background in BACKGROUNDS:
-        for shift in range(9):
+    for number, background in enumerate(BACKGROUNDS):
+        for shift in range(number % 3, 9, 3):
             for scene in full_scenes(background, shift):
                 assert_perceived_exactly(scene, 192)
 
