@@ -11,8 +11,7 @@ INSTALL := $(BIN)/python inference/environments/installers.py
 SIZE ?= demo
 PROFILE ?= sketch
 TESTS ?= tests
-# One more than the two cores that tests are made for: some of them wait.
-WORKERS ?= 3
+WORKERS ?= 2
 SLOWEST ?= 10
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=$(SLOWEST)
 

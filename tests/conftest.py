@@ -19,7 +19,7 @@ from warehouse import Home
 
 BUCKET = "interleave-lake"
 
-# More workers than cores: a torch thread each, in this process and in those that tests start.
+# As many workers as cores: a torch thread each, in this process and in those that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
