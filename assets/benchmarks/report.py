@@ -15,10 +15,10 @@ from statistics import fmean, median
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from PIL import Image
 from pydantic import TypeAdapter
 
+from inference.generation.html_export import html_template
 from schemas import BadImageError, FoundryError
 from schemas.benchmarks import BenchmarkAnswerRow
 from warehouse import Home, ImageStore
@@ -60,7 +60,7 @@ def _render(home: Home, runs: Sequence[Run]) -> str:
     differing = [item for item, _ in by_item.most_common(_SHOWN_ITEMS)]
     wins, losses = _extremes(runs, metric) if pair and not judges else ([], [])
     items = {item for ids in (*worst.values(), wins, losses, differing) for item in ids}
-    return _template().render(
+    return html_template(__package__, "report.html", number=_number).render(
         runs=runs,
         metric=metric,
         summaries=[_summary(run) for run in runs],
@@ -187,19 +187,6 @@ def _data_url(image: Image.Image) -> str:
     small.thumbnail(_THUMBNAIL)
     small.save(buffer, "WEBP", quality=80)
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader(__package__, "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = _number
-    return environment.get_template("report.html")
 
 
 def _number(value: Any, digits: int = 3) -> str:

@@ -6,7 +6,7 @@ All raise BadImageError if an input image cannot be decoded.
 import io
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import count
 from urllib.parse import quote
@@ -27,7 +27,8 @@ _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 
 def render_html(trajectories: Sequence[TrajectoryView]) -> str:
     """One or several sequences as a self-contained HTML page; every text in it is escaped."""
-    return _template().render(trajectories=trajectories)
+    template = html_template(__package__, "sequence.html", title=title_of)
+    return template.render(trajectories=trajectories)
 
 
 def generation_html(generation: TrajectoryView) -> str:
@@ -124,13 +125,14 @@ def _add_file(archive: zipfile.ZipFile, name: str, data: bytes, compression: int
 
 
 @cache
-def _template() -> Template:
+def html_template(package: str, name: str, **filters: Callable[..., str]) -> Template:
+    """A page's template beside the modules of a package; what is put into it is escaped."""
     environment = Environment(
-        loader=PackageLoader(__package__, "."),
+        loader=PackageLoader(package, "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["title"] = title_of
-    return environment.get_template("sequence.html")
+    environment.filters.update(filters)
+    return environment.get_template(name)

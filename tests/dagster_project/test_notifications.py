@@ -83,7 +83,7 @@ def test_a_line_has_asset_partition_error_and_link(foundry, instance, cursor, we
     assert len(webhook.lines) == 1 and not again.run_requests
 
 
-def test_every_failure_is_told_once_one_a_tick(foundry, instance, cursor, webhook):
+def test_every_failure_is_notified_once_one_a_tick(foundry, instance, cursor, webhook):
     runs = [fail(foundry, instance) for _ in range(2)]
     for count in (1, 2, 2):
         cursor = sensor_tick("notify_failures", foundry, instance, cursor).cursor
@@ -91,7 +91,7 @@ def test_every_failure_is_told_once_one_a_tick(foundry, instance, cursor, webhoo
     assert all(run in line for run, line in zip(runs, webhook.lines, strict=True))
 
 
-def test_a_run_whose_process_died_is_told_too(foundry, instance, cursor, webhook):
+def test_a_run_whose_process_died_is_notified_too(foundry, instance, cursor, webhook):
     @dg.job
     def empty_job():
         """A job to create runs of."""
@@ -141,7 +141,7 @@ def test_a_mail_has_the_line(foundry, instance, cursor, mailbox, tmp_path):
     assert "no prompts in shard" in message.get_payload(decode=True).decode()
 
 
-def test_without_the_section_nobody_is_told(foundry, instance, cursor, tmp_path):
+def test_without_the_section_nothing_is_sent(foundry, instance, cursor, tmp_path):
     silent = tiny_foundry(tmp_path)
     fail(silent, instance)
     ticked = sensor_tick("notify_failures", silent, instance, cursor)

@@ -105,7 +105,7 @@ def test_a_lost_or_damaged_index_is_made_again(home, attempts, break_it, opened)
     assert Home(home.root).lake.content_hashes(ATTEMPTS) == expected and not opened
 
 
-def test_a_file_that_was_replaced_by_somebody_else_or_damaged_is_read_again(home, attempts):
+def test_a_file_that_another_process_replaced_or_that_is_damaged_is_read_again(home, attempts):
     for name in NAMES[:2]:
         home.lake.write(ATTEMPTS, attempts(4), name)
     other = Home(home.local.parent / "other")

@@ -133,7 +133,7 @@ def test_mistakes_are_one_line(capsys, tmp_path):
         assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_an_estimate_calls_nobody_and_needs_no_key(capsys, judge, profile, monkeypatch, source):
+def test_an_estimate_makes_no_call_and_needs_no_key(capsys, judge, profile, monkeypatch, source):
     home = ("--home", source.parent / "home", "--source", source)
     options = ("--profile", profile, *home, "--judge", "openai/m", "--limit", 2)
     done = interleave(capsys, "evaluate", "opening", *options, "--estimate")

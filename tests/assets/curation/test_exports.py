@@ -237,7 +237,7 @@ def test_empty_home_exports_empty_sets(tmp_path):
     assert "configs: []" in (exports / "huggingface" / "README.md").read_text()
 
 
-def test_only_changed_content_is_exported_again_and_replaces_the_whole_export(home):
+def test_only_changed_content_is_exported_again_and_replaces_all_files(home):
     options = settings(formats=("reference",))
     first = export_all(home, options)
     stamps = {path: path.stat().st_mtime_ns for path in home.exports.rglob("*")}

@@ -208,7 +208,7 @@ def test_a_killed_pull_continues(hub, pushed, command, curated, tmp_path):
 
 
 @pytest.mark.long
-def test_other_rows_are_kept_unless_they_are_to_be_replaced(pushed, command, curated, tmp_path):
+def test_other_rows_stay_unless_replace_is_given(pushed, command, curated, tmp_path):
     other = Home(tmp_path / "other")
     other.lake.write(CRITIC_SFT, curated.lake.read(CRITIC_SFT).slice(0, 2))
     assert "has other rows in critic_sft" in command(other, "pull", DATA)

@@ -225,7 +225,7 @@ def test_what_is_evaluated_and_drawn_again_counts_and_what_is_not_drawn_costs_no
     assert undrawn.grpo.draws == 0 == by_role(undrawn, "rewards")["scorer"].usd
 
 
-def test_an_earlier_training_tells_time_and_share(trained):
+def test_time_and_share_are_those_of_an_earlier_training(trained):
     api = trained(max_steps=5, batch=8)
     row = {"run": "v1", "row_id": "r", "response": "", "status": "scored", "truth": True}
     row |= {"refined_prompt": "", "image": None, "format": 1.0, "accuracy": 0.0, "error": None}

@@ -75,7 +75,7 @@ def test_servers_are_asked_once_and_those_that_do_not_answer_say_nothing():
     assert time.monotonic() - begin < 60
 
 
-def test_our_server_tells_its_limits_and_a_run_ends_that_it_will_refuse():
+def test_limits_that_our_server_reports_end_a_run_that_exceeds_them():
     with served(SKETCH, LocalReplica(SKETCH)) as server:
         found = limits(server.url, model="sketch")
         backend = images_generator(server.url, model="sketch")

@@ -180,7 +180,7 @@ def test_what_was_journaled_before_a_kill_is_in_the_table_afterwards(home):
     assert restore_reviews(home) == {SHARD: 1}
 
 
-def test_users_requests_are_shown_to_nobody(tmp_path):
+def test_users_requests_are_not_shown(tmp_path):
     world = World(Home(str(tmp_path)))
     world.add("a", [(9, True)], shard="requests-0000")
     home = world.write()
