@@ -1,9 +1,11 @@
 """Reads request bodies in time, within a bound for all of them, as JSON or as a form."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from types import ModuleType
 from typing import NamedTuple
 
 import orjson
@@ -22,6 +24,10 @@ _RETRY_SECONDS = 2
 _PROCESS_BYTES = 256 * 1024
 """Larger bodies are parsed and validated in a worker process: in a thread as well, that would hold
 the interpreter's lock for so long that health checks wait."""
+
+# anyio's workers have no main module where the server's is not a file (a notebook); DuckDB, which
+# some models' modules import, cannot be imported without one.
+sys.modules.setdefault("__main__", ModuleType("__main__"))
 
 
 class Upload(NamedTuple):

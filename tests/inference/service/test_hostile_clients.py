@@ -263,7 +263,8 @@ def test_conversations_are_bounded_together(service):
 def test_large_bodies_are_parsed_in_another_process(service):
     """The service answers while it is busy, here: stopped."""
     body = b'{"input": "' + b"x" * 2_000_000 + b'"}'
-    service.post(PATH, content=body, headers=JSON)
+    for path in (PATH, "/studio/reviews"):
+        error_of(service.post(path, content=body, headers=JSON), 400)
     [worker] = [each for each in psutil.Process().children() if "anyio" in str(each.cmdline())]
     worker.suspend()
     with ThreadPoolExecutor() as threads:
