@@ -63,8 +63,8 @@ def test_options_that_collide_with_ours_are_rejected():
 
 
 def test_bfloat16_is_used_on_processors_that_have_it_unless_set():
-    supported = {"avx512_bf16", "amx_bf16"} & set(Path("/proc/cpuinfo").read_text().split())
-    assert config(recipe="sketch")["bf16"] is bool(supported)
+    supported = "amx_bf16" in Path("/proc/cpuinfo").read_text().split()
+    assert config(recipe="sketch")["bf16"] is supported
     assert config(recipe="sketch", options={"bf16": False})["bf16"] is False
     assert config(recipe="paper")["bf16"] is True
 
