@@ -75,5 +75,5 @@ def test_an_estimate_says_what_finished_shards_took(home):
         home.lake.write(MODEL_CALLS, calls, f"trajectories-{shard}")
         home.lake.write(SCORES, [], shard)
     output = " ".join(estimate(home).split())
-    assert "measured here: 2.0000 USD a prompt, 6,000.00 to 6,000.00 USD" in output
+    assert "measured here: 2.0000 USD a prompt, 15,000.00 to 15,000.00 USD" in output
     assert "(90% interval, from 60 prompts of 6 shards here)" in output
