@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from inference.sketch_world.seeded_random import random_by
 from training.launch.jobs import TrainingProgress
+from training.sft.recipe import cpu_has_amx
 from warehouse.atomic import atomic_path
 
 from .architecture import build_model, build_processor
@@ -112,8 +113,7 @@ class _Curriculum:
 
         for group in phase.optimizer.param_groups:
             group["lr"] = phase.peak * _rate_factor(step / phase.steps)
-        has_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        with torch.autocast("cpu", torch.bfloat16, enabled=has_bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=cpu_has_amx()):
             loss = phase.loss(step)
         phase.optimizer.zero_grad()
         loss.backward()
