@@ -93,6 +93,7 @@ def _begin(foundry: FoundryResource, instance: dg.DagsterInstance) -> RoundPlan:
         shards=tuple(shard_names(pack, first + count)[first:]),
         planner=in_use.planner,
         critic=in_use.critic,
+        critic_name=in_use.critic_name,
         began_at=datetime.now(UTC),
     )
     good = settings.curation.critic.verdicts.accept_at_least

@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from inference.backends.checkpoint.manifest import AgentRole
 from inference.backends.factory import Backends
 from inference.backends.providers.settings import RemoteModel
 from inference.calls.hashing import content_digest
@@ -125,21 +126,19 @@ def base_model(foundry: FoundryResource) -> Recipe:
 
 
 def planner_sft(foundry: FoundryResource) -> Recipe:
-    return _supervised(foundry, "planner", PLANNER, PLANNER, PLANNER_SFT)
+    return _supervised(foundry, "planner", PLANNER, PLANNER_SFT)
 
 
 def critic_sft(foundry: FoundryResource) -> Recipe:
-    return _supervised(foundry, "critic", SFT_CRITIC, CRITIC, CRITIC_SFT)
+    return _supervised(foundry, "critic", SFT_CRITIC, CRITIC_SFT)
 
 
-def _supervised(
-    foundry: FoundryResource, role: Role, name: str, in_use: str, table: Table
-) -> Recipe:
-    """An agent trained on `table`; `in_use`: the checkpoint whose version a round begins with."""
+def _supervised(foundry: FoundryResource, role: AgentRole, name: str, table: Table) -> Recipe:
+    """An agent trained on `table`, from the base model, or from what a round begins with."""
     section, plan = f"{role}_sft", _round(foundry)
     settings: SftSettings = getattr(_training(foundry), section)
     if plan:
-        parent = _existing(in_use, role, getattr(plan, role))
+        parent = _existing(role, plan.agents[role])
     else:
         parent = _start(section, role, settings) or base_model(foundry)
     return sft(name, role, parent, _lineage_data(foundry, "llamafactory", table), settings)
@@ -170,8 +169,9 @@ def _lineage_data(foundry: FoundryResource, form: str, table: Table) -> DataSet:
     return exported_data(sources, form, table)
 
 
-def _existing(name: str, role: Role, version: str) -> Recipe:
-    """A checkpoint that a round starts from, whatever its own recipe was."""
+def _existing(role: Role, agent: str) -> Recipe:
+    """A checkpoint `name@version` that a round starts from, whatever its own recipe was."""
+    name, _, version = agent.partition("@")
     return Recipe(name, role, ConfigModel(), known_version=version)
 
 

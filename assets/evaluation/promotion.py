@@ -9,7 +9,8 @@ the intervals are clustered by request. A system is
   (a one-sided non-inferiority test: the lower end of its interval), and no mean is below
   `training.promote_at_least`;
 - worse if a difference is shown to be below it (the upper end);
-- undecided otherwise, or where a value is missing.
+- undecided otherwise, where a value is missing, or where its newest critic ends no more requests
+  well than the supervised one that its reinforcement began with, which is a candidate, too.
 
 Bonferroni's correction over the metrics, not Holm's: all intervals that are shown then hold at
 once, and none depends on the order of the others.
@@ -24,7 +25,7 @@ from typing import Literal
 import dagster as dg
 
 from inference.backends.checkpoint.manifest import is_agent_of
-from schemas.training import CRITIC, EVALUATIONS, PLANNER, EvaluationRow
+from schemas.training import CRITIC, EVALUATIONS, PLANNER, SFT_CRITIC, EvaluationRow
 from training.registry import CheckpointRegistry
 from training.settings import PromotionMargins, TrainingSettings
 
@@ -33,10 +34,17 @@ from ..core.metadata import table_metadata
 from ..core.node import Node
 from ..core.statistics import Interval, Observation, Values, paired_difference
 from .items import pack_name, promotion_benchmark
-from .metrics import observation_of
+from .metrics import SUCCESS, observation_of
 from .settings import EvaluationSettings
-from .systems import System, candidate_systems, newest_system, reference_systems, system_in_use
-from .variants import CANDIDATE
+from .systems import (
+    AGENTS,
+    System,
+    candidate_systems,
+    newest_system,
+    reference_systems,
+    system_in_use,
+)
+from .variants import CANDIDATE, SUPERVISED
 
 METRICS = tuple(PromotionMargins.model_fields)
 # By metric.
@@ -89,18 +97,19 @@ class Rules:
     ) -> MetricComparison:
         """A metric compared with the reference whose mean is the highest."""
         best = max(references, key=lambda system: fmean(references[system][metric].values()))
-        settings = self.evaluation
-        tail = (1 - settings.confidence) / len(METRICS)  # of each one-sided test
-        difference = paired_difference(
-            ours[metric],
-            references[best][metric],
-            seed=settings.seed,
-            resamples=settings.resamples,
-            confidence=1 - 2 * tail,
-        )
+        tail = (1 - self.evaluation.confidence) / len(METRICS)  # of each one-sided test
+        difference = self.difference(ours, references[best], metric, 1 - 2 * tail)
         assert difference is not None  # `assess` knows that they have common items
         margin = getattr(self.training.promotion_margin, metric)
         return MetricComparison(metric, best, difference, margin)
+
+    def difference(
+        self, ours: SystemValues, theirs: SystemValues, metric: str, confidence: float
+    ) -> Interval | None:
+        """Paired, item by item; None where there are no common items."""
+        seed, resamples = self.evaluation.seed, self.evaluation.resamples
+        values = (each.get(metric, {}) for each in (ours, theirs))
+        return paired_difference(*values, seed=seed, resamples=resamples, confidence=confidence)
 
     def too_low(self, means: Mapping[str, float]) -> list[str]:
         """Means that are below what is required, in words."""
@@ -117,23 +126,22 @@ def assess(
     system: System,
     ours: SystemValues,
     references: Mapping[System, SystemValues],
-    rejected: Sequence[str],
+    objection: str,
     rules: Rules,
 ) -> Assessment:
     """Whether a system may be promoted.
 
     Args:
         ours: the system's values; `references`: those of the systems to compare with.
-        rejected: its versions that were rejected or rolled back before.
+        objection: why it may not, whatever its values; empty: nothing.
     """
     means = {metric: fmean(ours[metric].values()) for metric in METRICS if ours.get(metric)}
 
     def undecided(why: str, comparisons: tuple[MetricComparison, ...] = ()) -> Assessment:
         return Assessment(variant, system, "undecided", why, means, comparisons)
 
-    if rejected:
-        versions = ", ".join(rejected)
-        return undecided(f"{versions} was rejected before; `interleave promote` overrules")
+    if objection:
+        return undecided(f"{objection}; `interleave promote` overrules")
     if missing := [metric for metric in METRICS if metric not in means]:
         return undecided(f"not evaluated: no values of {', '.join(missing)}")
     for reference, theirs in references.items():
@@ -171,7 +179,7 @@ def decide(
     name: str, version: str, assessments: Sequence[Assessment], chosen: Assessment | None
 ) -> tuple[Decision, str]:
     """What happens to a newest version, and why: rejected if every system with it is worse."""
-    own = [each for each in assessments if each.system.versions[name] == version]
+    own = [each for each in assessments if each.system.versions.get(name) == version]
     if chosen in own:
         return "promoted", chosen.why if chosen else ""
     why = "; ".join(f"{each.variant}: {each.why}" for each in own)
@@ -202,10 +210,9 @@ def _made_by(row: EvaluationRow, system: System) -> bool:
 
 def _statuses(foundry: FoundryResource) -> list[str | None]:
     rows = CheckpointRegistry(foundry.home).rows()
-    return [f"{row.name} {row.version} {row.status}" for row in rows if row.name in _NAMES]
+    return [f"{row.name} {row.version} {row.status}" for row in rows if row.name in AGENTS]
 
 
-_NAMES = (PLANNER, CRITIC)
 PROMOTION = Node(
     name="promotion",
     group="checkpoints",
@@ -231,10 +238,10 @@ NOT_WORSE = dg.AssetCheckSpec(
 def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     registry = CheckpointRegistry(foundry.home)
     assessments = assess_candidates(foundry, registry)
-    chosen, newest = choose(assessments), newest_system(foundry)
-    in_use = {name: row.version for name in _NAMES if (row := registry.promoted(name))}
+    chosen = choose(assessments)
+    in_use = {name: row.version for name in AGENTS if (row := registry.promoted(name))}
     decisions = []
-    for name, version in newest.versions.items():
+    for name, version in _newest_versions(foundry, assessments).items():
         if in_use.get(name) == version:
             outcome, why = "kept", "in use already"
         elif not registry.is_complete(name, version):
@@ -259,6 +266,12 @@ def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
     return result._replace(check_results=[_check(decisions)])
 
 
+def _newest_versions(foundry: FoundryResource, assessments: Sequence[Assessment]) -> dict[str, str]:
+    """Versions to decide about, by name; of the supervised critic where it is a candidate."""
+    supervised = [each.system.versions for each in assessments if each.variant == SUPERVISED]
+    return newest_system(foundry).versions | (supervised[0] if supervised else {})
+
+
 def assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) -> list[Assessment]:
     """What evaluation says of every system that may be promoted."""
     candidates, references = candidate_systems(foundry), reference_systems(foundry)
@@ -267,18 +280,51 @@ def assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) ->
     ours = values_by_system(rows, benchmark, candidates)
     theirs = values_by_system(rows, benchmark, references)
     rules = Rules(foundry.training, foundry.settings.evaluation)
-    return [
-        assess(variant, system, ours[system], theirs, _rejected(registry, system), rules)
-        for variant, system in candidates.items()
-    ]
+    without_gain = _without_gain(foundry, registry, rows, rules)
+
+    def assessed(variant: str, system: System) -> Assessment:
+        objection = _rejected_before(registry, system) or without_gain.get(system.critic, "")
+        return assess(variant, system, ours[system], theirs, objection, rules)
+
+    return [assessed(*candidate) for candidate in candidates.items()]
 
 
-def _rejected(registry: CheckpointRegistry, system: System) -> list[str]:
-    return [
+def _rejected_before(registry: CheckpointRegistry, system: System) -> str:
+    versions = [
         f"{name} {version}"
         for name, version in system.versions.items()
         if registry.find(name, version).status == "rejected"
     ]
+    return f"{', '.join(versions)} was rejected before" if versions else ""
+
+
+def _without_gain(
+    foundry: FoundryResource,
+    registry: CheckpointRegistry,
+    rows: Iterable[EvaluationRow],
+    rules: Rules,
+) -> dict[str, str]:
+    """The newest reinforced critic, unless it ends more requests well than the supervised one that
+    it started from, both with the newest planner: its version, and why it is not promoted."""
+    newest = newest_system(foundry)
+    in_use = registry.promoted(CRITIC)
+    if not registry.is_complete(CRITIC, newest.critic) or newest.critic == getattr(
+        in_use, "version", None
+    ):
+        return {}
+    name, _, version = (registry.find(CRITIC, newest.critic).parent or "").partition("/")
+    parent = System(newest.planner, version, name)
+    benchmark = promotion_benchmark(pack_name(foundry.settings))
+    values = values_by_system(rows, benchmark, {CANDIDATE: newest, SUPERVISED: parent})
+    if name != SFT_CRITIC or not values[newest].get(SUCCESS):
+        return {}
+    gain = rules.difference(values[newest], values[parent], SUCCESS, rules.evaluation.confidence)
+    if gain and gain.mean > 0:
+        return {}
+    if gain is None:
+        return {newest.critic: f"not compared with {name} {version}, which it started from"}
+    why = f"no better than {name} {version}, which it started from: {SUCCESS} {gain:+}"
+    return {newest.critic: why}
 
 
 def _system_cells(assessment: Assessment) -> dict[str, object]:

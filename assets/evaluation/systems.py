@@ -5,32 +5,43 @@ Candidates are compared with the system in use, and with the best ever promoted:
 losses, each within the margin, would add up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from schemas.training import CRITIC, PLANNER
+from schemas.training import CRITIC, PLANNER, SFT_CRITIC, CheckpointRow
 from training.registry import CheckpointRegistry
 
 from ..checkpoints import recipes
 from ..core.foundry import FoundryResource
-from .variants import BEST, CANDIDATE, NEW_CRITIC, NEW_PLANNER, PROMOTED, Variant
+from .variants import BEST, CANDIDATE, NEW_CRITIC, NEW_PLANNER, PROMOTED, SUPERVISED, Variant
+
+AGENTS = (PLANNER, CRITIC, SFT_CRITIC)
+"""Names of the checkpoints that may serve."""
 
 
 @dataclass(frozen=True)
 class System:
-    """Versions of planner and critic."""
+    """Versions of planner and critic. `critic_name`: of the reinforced or the supervised one."""
 
     planner: str
     critic: str
+    critic_name: str = CRITIC
+
+    @classmethod
+    def of(cls, versions: Mapping[str, str]) -> "System":
+        """Of names of checkpoints and their versions."""
+        name = CRITIC if CRITIC in versions else SFT_CRITIC
+        return cls(versions[PLANNER], versions[name], name)
 
     @property
     def versions(self) -> dict[str, str]:
         """Name of the checkpoint -> version."""
-        return {PLANNER: self.planner, CRITIC: self.critic}
+        return {PLANNER: self.planner, self.critic_name: self.critic}
 
     def variant(self, name: str) -> Variant:
-        return Variant(name, f"{PLANNER}@{self.planner}", f"{CRITIC}@{self.critic}")
+        planner, critic = (f"{name}@{version}" for name, version in self.versions.items())
+        return Variant(name, planner, critic)
 
     def __str__(self) -> str:
         return f"planner {self.planner} with critic {self.critic}"
@@ -44,24 +55,37 @@ def newest_system(foundry: FoundryResource) -> System:
     )
 
 
+def supervised_system(foundry: FoundryResource) -> System:
+    """The newest planner, with the newest supervised critic."""
+    critic = recipes.newest_version(foundry.home, recipes.critic_sft(foundry))
+    return System(newest_system(foundry).planner, critic, SFT_CRITIC)
+
+
 def system_in_use(registry: CheckpointRegistry) -> System | None:
     """The promoted versions; None unless there are both."""
-    planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC)
-    return System(planner.version, critic.version) if planner and critic else None
+    planner, critic = registry.promoted(PLANNER), _critic_in_use(registry)
+    return System(planner.version, critic.version, critic.name) if planner and critic else None
+
+
+def _critic_in_use(registry: CheckpointRegistry) -> CheckpointRow | None:
+    return registry.promoted(CRITIC) or registry.promoted(SFT_CRITIC)
 
 
 def candidate_systems(foundry: FoundryResource) -> dict[str, System]:
     """Variant -> system that may be promoted, the newest first; none where that is in use.
 
-    Only those whose versions are trained: one agent may be newer than the other.
+    Only those whose versions are trained: one agent may be newer than the other. The supervised
+    critic is for as long as no reinforced one was better.
     """
     registry, newest = CheckpointRegistry(foundry.home), newest_system(foundry)
-    planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC)
+    planner, critic = registry.promoted(PLANNER), _critic_in_use(registry)
     systems = {CANDIDATE: newest}
+    if critic is None or critic.name == SFT_CRITIC:
+        systems[SUPERVISED] = supervised_system(foundry)
     if planner:
         systems[NEW_CRITIC] = System(planner.version, newest.critic)
     if critic:
-        systems[NEW_PLANNER] = System(newest.planner, critic.version)
+        systems[NEW_PLANNER] = System(newest.planner, critic.version, critic.name)
     distinct = {system: name for name, system in reversed(systems.items())}
     in_use = system_in_use(registry)
     return {
@@ -98,12 +122,14 @@ def _best_systems(registry: CheckpointRegistry) -> Iterator[System]:
     """
     usable = {
         (row.name, row.version)
-        for row in (*registry.rows(PLANNER), *registry.rows(CRITIC))
+        for name in AGENTS
+        for row in registry.rows(name)
         if row.status != "rejected" and registry.is_complete(row.name, row.version)
     }
     evaluated = {
-        System(event.system[PLANNER], event.system[CRITIC]): event.means
-        for event in (*registry.history(PLANNER), *registry.history(CRITIC))
+        System.of(event.system): event.means
+        for name in AGENTS
+        for event in registry.history(name)
         if event.means and set(event.system.items()) <= usable
     }
     for metric in sorted({metric for means in evaluated.values() for metric in means}):

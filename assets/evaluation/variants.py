@@ -12,9 +12,10 @@ ONE_AGENT, UNFILTERED = "ablation_one_agent", "ablation_unfiltered"
 SFT_ON_RL_LABELS = "ablation_sft_on_rl_labels"
 # Hosted models in place of checkpoints: the section of the profile that has them, and their name.
 GEMINI, GPT = "gemini/gemini-2.5-pro", "openai/gpt-4.1"
-# Variants that promotion reads: of the newest checkpoints, of one newest and one
-# promoted, of those in use, and (best_1 ...) of the best ever promoted.
+# Variants that promotion reads: of the newest checkpoints, of one newest and one promoted, of the
+# supervised critic, of those in use, and (best_1 ...) of the best ever promoted.
 CANDIDATE, NEW_PLANNER, NEW_CRITIC = "full_rl", "new_planner", "new_critic"
+SUPERVISED = "full_sft"  # what the newest was before reinforcement
 PROMOTED, BEST = "promoted", "best_"
 SEED = "-seed-"  # in names of partitions, between variant and training seed
 

@@ -73,13 +73,19 @@ class RoundPlan(ConfigModel):
     shards: tuple[str, ...] = Field(description="Names of its shards")
     planner: str = Field(description="Version that plans them, and that training starts from")
     critic: str = Field(description="Version that judges them, and that training starts from")
+    critic_name: str = Field(
+        CRITIC, description="Its checkpoint: the reinforced, or the supervised"
+    )
     quotas: Quotas = Field(Quotas(), description="What its prompts are drawn by")
     began_at: datetime = Field(description="UTC")
 
     @property
     def agents(self) -> dict[AgentRole, str]:
         """Role -> name@version of the checkpoint."""
-        return {"planner": f"{PLANNER}@{self.planner}", "critic": f"{CRITIC}@{self.critic}"}
+        return {
+            "planner": f"{PLANNER}@{self.planner}",
+            "critic": f"{self.critic_name}@{self.critic}",
+        }
 
     def stretch(self, shard_size: int) -> TrainStretch:
         """What it drew of its pack's bank."""

@@ -35,7 +35,7 @@ _STEPS = """
     SELECT 'evaluation', planner, critic, category, template_id, min(value) < 1
     FROM evaluations JOIN prompts ON item_id = prompts.prompt_id
     WHERE benchmark = $benchmark AND metric = 'final_success'
-        AND variant IN ('full_rl', 'promoted') AND training_seed IS NULL
+        AND variant IN ('full_rl', 'full_sft', 'promoted') AND training_seed IS NULL
     GROUP BY planner, critic, category, template_id, item_id
 """
 _RATES = """

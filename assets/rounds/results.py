@@ -14,7 +14,7 @@ from ..core.statistics import clustered_interval, paired_difference
 from ..evaluation.items import PARTS, benchmark_name, pack_name, promotion_benchmark
 from ..evaluation.promotion import assess_candidates, values_by_system
 from ..evaluation.systems import System, newest_system, system_in_use
-from ..evaluation.variants import CANDIDATE, NEW_CRITIC, NEW_PLANNER, PROMOTED
+from ..evaluation.variants import CANDIDATE, NEW_CRITIC, NEW_PLANNER, PROMOTED, SUPERVISED
 from ..prompts.rounds import RoundPlan
 from .data import row_counts
 from .safeguards import diversity
@@ -40,7 +40,7 @@ def blocked_round(foundry: FoundryResource, plan: RoundPlan, why: str) -> RoundR
 def finished_round(foundry: FoundryResource, plan: RoundPlan) -> RoundRow:
     """The row of a round that was evaluated and decided about by promotion."""
     before, in_use = (
-        System(plan.planner, plan.critic),
+        System(plan.planner, plan.critic, plan.critic_name),
         system_in_use(CheckpointRegistry(foundry.home)),
     )
     if in_use is None or in_use == before:
@@ -58,7 +58,8 @@ def round_measures(foundry: FoundryResource, after: System, before: System) -> l
     settings, pack = foundry.settings.evaluation, pack_name(foundry.settings)
     bootstrap = settings.model_dump(include={"seed", "resamples", "confidence"})
     rows, measures = foundry.rows(EVALUATIONS), []
-    variants = dict.fromkeys((CANDIDATE, NEW_PLANNER, NEW_CRITIC), after) | {PROMOTED: before}
+    tried = dict.fromkeys((CANDIDATE, SUPERVISED, NEW_PLANNER, NEW_CRITIC), after)
+    variants = tried | {PROMOTED: before}
     for benchmark in (benchmark_name(pack, *part) for part in PARTS):
         values = values_by_system(rows, benchmark, variants)
         for metric in METRICS:

@@ -20,7 +20,7 @@ from .rewriter import SIDE, Rewriter, Substitution, Values, shorten_trainings
 _ROLES = ("planner", "critic", "scorer", "generator")
 _HELDOUT_SHARES = (0.5, 0.8, 0.85, 0.9)
 _DEV_PROMPTS = 3
-_VARIANTS = ("generator_only", "full_rl")  # every agent that is trained, in one server each
+_VARIANTS = ("generator_only", "full_sft", "full_rl")  # each trained agent in a server of its own
 
 
 @dataclass

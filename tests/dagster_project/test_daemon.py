@@ -35,7 +35,8 @@ from tests.helpers.fake_launcher import FakeLauncher
 from training.registry import CheckpointRegistry
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
-AGENTS = {"planner": "planner_sft_checkpoint", "critic": "critic_rl_checkpoint"}
+# The supervised critic: trained by nobody, the reinforced one is no better.
+AGENTS = {"planner": "planner_sft_checkpoint", "critic": "critic_sft_checkpoint"}
 SHARDS = ["sketchbook-0000", "sketchbook-0001"]
 SENSORS = {
     "follow_reviews",

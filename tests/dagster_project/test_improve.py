@@ -14,6 +14,7 @@ from assets.checkpoints import training
 from assets.checkpoints.recipes import LINEAGE
 from assets.core.foundry import FoundryResource
 from assets.curation.sources import TrainingSources, round_rows
+from assets.evaluation.systems import System, system_in_use
 from assets.prompts.rounds import recorded_rounds, states
 from assets.rounds.assets import findings
 from assets.rounds.data import RoundSets
@@ -30,6 +31,7 @@ from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.prompts import PROMPTS
 from schemas.rounds import FAILURES
+from schemas.training import CRITIC, PLANNER, SFT_CRITIC
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
 from tests.dagster_project.conftest import copy_lake, trained_foundry
 from tests.helpers.fake_launcher import FakeLauncher
@@ -37,7 +39,6 @@ from tests.helpers.ticks import schedule_tick
 from training.registry import CheckpointRegistry
 
 pytestmark = pytest.mark.long
-PLANNER, CRITIC = "planner_sft_checkpoint", "critic_rl_checkpoint"
 SHARD = "sketchbook-0003"  # after the bank, of which two shards have no trajectories
 SECTIONS = """
     banks: {sketchbook: 3}
@@ -78,10 +79,11 @@ def _simulated(self, role, _reference, _home):
 
 @pytest.fixture(scope="module")
 def promoted(foundry, instance, launcher):
-    """A lineage with promoted agents: versions by name."""
+    """A lineage's promoted agents: the supervised critic, since reinforcement changes nothing."""
     run_lineage(foundry, instance, shards=1)
-    registry = CheckpointRegistry(foundry.home)
-    return {name: registry.promoted(name).version for name in (PLANNER, CRITIC)}
+    in_use = system_in_use(CheckpointRegistry(foundry.home))
+    assert in_use.critic_name == SFT_CRITIC
+    return in_use
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +113,7 @@ def finished(killed, foundry, instance):
 def test_a_round_adds_train_prompts_and_records_who_makes_them(killed, promoted, foundry):
     (plan,) = recorded_rounds(foundry.home)
     assert plan.shards == (SHARD,) and states(foundry.home) == {1: "checked"}
-    assert {PLANNER: plan.planner, CRITIC: plan.critic} == promoted
+    assert System(plan.planner, plan.critic, plan.critic_name) == promoted
     assert {prompt.split for prompt in foundry.prompts_of(SHARD)} == {"train"}
     assert plan.quotas.categories, "development items were evaluated"
     lake = foundry.home.lake
@@ -146,8 +148,8 @@ def test_a_killed_round_goes_on_where_it_stopped(finished, killed, promoted, fou
     (row,), lines = finished
     assert row.decision == "accepted" and not row.continues
     assert foundry.home.lake.content_hash(MODEL_CALLS, f"plans-{SHARD}") == killed, "none again"
-    assert row.parent_planner == promoted[PLANNER] and row.planner != row.parent_planner
-    assert row.critic != row.parent_critic == promoted[CRITIC]
+    assert row.parent_planner == promoted.planner and row.planner != row.parent_planner
+    assert row.critic != row.parent_critic == promoted.critic
     assert lines[-1].startswith("Stopped after round 1: final success on sketchbook-heldout-dev")
     success = [m for m in row.measures if m.metric == "final_success"]
     assert success and {m.difference for m in success} == {0}, "both are the base model"
@@ -156,10 +158,10 @@ def test_a_killed_round_goes_on_where_it_stopped(finished, killed, promoted, fou
 
 def test_its_checkpoints_start_from_the_promoted_ones(finished, promoted, foundry):
     registry = CheckpointRegistry(foundry.home)
-    assert registry.rows(PLANNER)[-1].parent == f"{PLANNER}/{promoted[PLANNER]}"
-    critic = registry.rows("critic_sft_checkpoint")[-1]
-    assert critic.parent == f"{CRITIC}/{promoted[CRITIC]}"
-    assert registry.rows(CRITIC)[-1].parent == f"critic_sft_checkpoint/{critic.version}"
+    assert registry.rows(PLANNER)[-1].parent == f"{PLANNER}/{promoted.planner}"
+    critic = registry.rows(SFT_CRITIC)[-1]
+    assert critic.parent == f"{SFT_CRITIC}/{promoted.critic}"
+    assert registry.rows(CRITIC)[-1].parent == f"{SFT_CRITIC}/{critic.version}"
     recipe = LINEAGE[PLANNER](foundry)
     assert recipe.settings.max_steps == 1 and recipe.version == registry.promoted(PLANNER).version
 

@@ -201,7 +201,7 @@ def test_the_papers_rehearsal_ends_in_an_answered_request(tmp_path, capsys, monk
     drawn_by = home.lake.read(ATTEMPTS, columns=["generator"]).column("generator").to_pylist()
     assert len(set(drawn_by)) == 2, "the mix has two generators"
     assert "planner_sft_checkpoint@" in stages["service"]["ran"], "by agents that it trained"
-    assert "critic_rl_checkpoint@" in stages["service"]["ran"]
+    assert "critic_sft_checkpoint@" in stages["service"]["ran"]
     rollouts = home.lake.read(ROLLOUTS).to_pylist()
     assert rollouts and not any(row["error"] for row in rollouts), "every reward was known"
     served = {server.spec.name for server in home_servers(home)}

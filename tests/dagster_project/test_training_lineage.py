@@ -68,7 +68,8 @@ def test_it_ends_in_promoted_checkpoints(trained, foundry):
     assert rl.parent == f"critic_sft_checkpoint/{sft.version}"
     assert all(row.dataset_version for row in (planner, sft, rl))
     assert json.loads(planner.metrics)["steps"] == 4
-    assert statuses(foundry)[MADE[1]] == statuses(foundry)[MADE[3]] == "promoted"
+    assert statuses(foundry)[MADE[1]] == statuses(foundry)[MADE[2]] == "promoted"
+    assert statuses(foundry)[MADE[3]] == "candidate", "one step of GRPO gains nothing"
 
 
 def test_curves_and_rollouts_of_grpo_are_shown(trained, foundry, instance):
@@ -124,15 +125,15 @@ def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, found
     listed = run("checkpoints")
     assert all(name in listed for name in MADE) and "promoted" in listed
     registry = CheckpointRegistry(foundry.home)
-    first = registry.rows(MADE[3])[-1]
+    first = registry.rows(MADE[2])[-1]
     shutil.copytree(
-        registry.folder(MADE[3], first.version), registry.folder(MADE[3], "0123456789ab")
+        registry.folder(MADE[2], first.version), registry.folder(MADE[2], "0123456789ab")
     )
     registry.register(first.model_copy(update={"version": "0123456789ab", "status": "candidate"}))
-    run("promote", MADE[3], "0123456789ab")
-    assert registry.promoted(MADE[3]).version == "0123456789ab"
-    run("rollback", MADE[3])
-    assert registry.promoted(MADE[3]).version == first.version
+    run("promote", MADE[2], "0123456789ab")
+    assert registry.promoted(MADE[2]).version == "0123456789ab"
+    run("rollback", MADE[2])
+    assert registry.promoted(MADE[2]).version == first.version
 
 
 def test_new_rows_start_a_training_once_they_are_exported(trained, foundry, instance):

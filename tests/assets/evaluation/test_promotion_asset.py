@@ -15,12 +15,13 @@ from assets.evaluation.systems import (
     candidate_systems,
     newest_system,
     reference_systems,
+    supervised_system,
     system_in_use,
 )
 from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER
 from dagster_project.definitions import ASSETS
-from inference.backends.checkpoint.manifest import RECORD
-from schemas.training import CRITIC, EVALUATIONS, PLANNER, EvaluationRow
+from inference.backends.checkpoint.manifest import RECORD, promoted
+from schemas.training import CRITIC, EVALUATIONS, PLANNER, SFT_CRITIC, EvaluationRow
 from tests.assets.prompts.tiny_pack import tiny_pack
 from tests.helpers.checkpoint_rows import checkpoint_row
 from training.registry import CheckpointRegistry
@@ -46,13 +47,14 @@ class Registered:
     def registry(self) -> CheckpointRegistry:
         return CheckpointRegistry(self.foundry.home)
 
-    def register(self, *systems: System) -> None:
+    def register(self, *systems: System, parent: str | None = None) -> None:
         for system in systems:
             for name, version in system.versions.items():
                 folder = self.registry.folder(name, version)
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / RECORD).write_bytes(orjson.dumps({"files": []}))
-                self.registry.register(checkpoint_row(name, version, folder))
+                row = checkpoint_row(name, version, folder)
+                self.registry.register(row.model_copy(update={"parent": parent}))
 
     def store(self, variant: str, system: System, values: dict[str, float]) -> None:
         """The same value of a metric on each of twenty items."""
@@ -64,7 +66,7 @@ class Registered:
                 metric=metric,
                 value=value,
                 planner=f"checkpoint/{PLANNER}@{system.planner}",
-                critic=f"checkpoint/{CRITIC}@{system.critic}",
+                critic=f"checkpoint/{system.critic_name}@{system.critic}",
             )
             for metric, value in values.items()
             for number in range(20)
@@ -191,6 +193,26 @@ def test_the_critic_alone_is_promoted_and_the_table_says_why(registered):
         "0.1",
         "worse",
     ]
+
+
+def test_a_reinforced_critic_has_to_be_better_than_the_one_it_started_from(registered):
+    """Until then the supervised one serves."""
+    home = registered()
+    newest, supervised = newest_system(home.foundry), supervised_system(home.foundry)
+    home.register(supervised)
+    home.register(newest, parent=f"{SFT_CRITIC}/{supervised.critic}")
+    home.store("full_rl", newest, ALL_ONE)
+    assert f"not compared with {SFT_CRITIC}" in home.promote()["decisions"]
+    home.store("full_sft", supervised, ALL_ONE)
+    assert f"no better than {SFT_CRITIC}" in home.promote()["decisions"]
+    assert home.in_use() == supervised
+    assert promoted(home.foundry.home)["critic"] == f"{SFT_CRITIC}@{supervised.critic}"
+    worse = ALL_ONE | {"final_success": 0.9}
+    for variant in ("full_sft", "promoted"):
+        home.store(variant, supervised, worse)
+    home.promote()
+    assert home.in_use() == newest
+    assert promoted(home.foundry.home)["critic"] == f"{CRITIC}@{newest.critic}"
 
 
 def test_what_is_not_trained_yet_waits_and_the_other_agent_moves_alone(registered):
