@@ -218,7 +218,7 @@ PROMOTION = Node(
     group="checkpoints",
     description="The newest planner and critic, or one of them, are promoted if the system that "
     "will serve is good enough and within the margins of the best ever promoted.",
-    deps=("evaluation", PLANNER, CRITIC),
+    deps=("evaluation", PLANNER, SFT_CRITIC, CRITIC),
     sections=("training",),
     kinds=frozenset({"python"}),
     output_hashes=_statuses,
