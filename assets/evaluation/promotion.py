@@ -239,19 +239,11 @@ def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
     registry = CheckpointRegistry(foundry.home)
     assessments = assess_candidates(foundry, registry)
     chosen = choose(assessments)
-    in_use = {name: row.version for name in AGENTS if (row := registry.promoted(name))}
-    decisions = []
-    for name, version in _newest_versions(foundry, assessments).items():
-        if in_use.get(name) == version:
-            outcome, why = "kept", "in use already"
-        elif not registry.is_complete(name, version):
-            outcome, why = "kept", "not trained yet"
-        else:
-            outcome, why = decide(name, version, assessments, chosen)
-        if outcome == "rejected":
-            registry.reject(name, version, why)
-        decisions.append({"checkpoint": name, "version": version, "outcome": outcome, "why": why})
-        context.log.info(f"{name} {version}: {outcome}, {why}")
+    decisions = _decisions(foundry, registry, assessments, chosen)
+    for each in decisions:
+        if each["outcome"] == "rejected":
+            registry.reject(each["checkpoint"], each["version"], each["why"])
+        context.log.info("%(checkpoint)s %(version)s: %(outcome)s, %(why)s", each)
     if chosen:
         registry.promote_system(chosen.system.versions, chosen.why, chosen.means)
     metadata = {
@@ -264,6 +256,26 @@ def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
     }
     result = PROMOTION.describe(context, foundry, {}, metadata)
     return result._replace(check_results=[_check(decisions)])
+
+
+def _decisions(
+    foundry: FoundryResource,
+    registry: CheckpointRegistry,
+    assessments: Sequence[Assessment],
+    chosen: Assessment | None,
+) -> list[dict[str, str]]:
+    """What happens to each newest version, and why."""
+    decisions = []
+    for name, version in _newest_versions(foundry, assessments).items():
+        in_use = registry.promoted(name)
+        if in_use and in_use.version == version:
+            outcome, why = "kept", "in use already"
+        elif not registry.is_complete(name, version):
+            outcome, why = "kept", "not trained yet"
+        else:
+            outcome, why = decide(name, version, assessments, chosen)
+        decisions.append({"checkpoint": name, "version": version, "outcome": outcome, "why": why})
+    return decisions
 
 
 def _newest_versions(foundry: FoundryResource, assessments: Sequence[Assessment]) -> dict[str, str]:
@@ -280,10 +292,11 @@ def assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) ->
     ours = values_by_system(rows, benchmark, candidates)
     theirs = values_by_system(rows, benchmark, references)
     rules = Rules(foundry.training, foundry.settings.evaluation)
-    without_gain = _without_gain(foundry, registry, rows, rules)
+    newest, no_gain = newest_system(foundry), _without_gain(foundry, registry, rows, rules)
 
     def assessed(variant: str, system: System) -> Assessment:
-        objection = _rejected_before(registry, system) or without_gain.get(system.critic, "")
+        objection = _rejected_before(registry, system)
+        objection = objection or (no_gain if system.critic == newest.critic else "")
         return assess(variant, system, ours[system], theirs, objection, rules)
 
     return [assessed(*candidate) for candidate in candidates.items()]
@@ -303,28 +316,29 @@ def _without_gain(
     registry: CheckpointRegistry,
     rows: Iterable[EvaluationRow],
     rules: Rules,
-) -> dict[str, str]:
-    """The newest reinforced critic, unless it ends more requests well than the supervised one that
-    it started from, both with the newest planner: its version, and why it is not promoted."""
-    newest = newest_system(foundry)
-    in_use = registry.promoted(CRITIC)
-    if not registry.is_complete(CRITIC, newest.critic) or newest.critic == getattr(
-        in_use, "version", None
-    ):
-        return {}
+) -> str:
+    """Why the newest reinforced critic may not be promoted; empty: it may.
+
+    With the newest planner, it has to end more requests well than the supervised critic that it
+    started from. One that started from a model that was not trained here is compared with none, and
+    one that is in use was compared before.
+    """
+    newest, in_use = newest_system(foundry), registry.promoted(CRITIC)
+    is_new = in_use is None or in_use.version != newest.critic
+    if not is_new or not registry.is_complete(CRITIC, newest.critic):
+        return ""
     name, _, version = (registry.find(CRITIC, newest.critic).parent or "").partition("/")
     parent = System(newest.planner, version, name)
     benchmark = promotion_benchmark(pack_name(foundry.settings))
     values = values_by_system(rows, benchmark, {CANDIDATE: newest, SUPERVISED: parent})
     if name != SFT_CRITIC or not values[newest].get(SUCCESS):
-        return {}
+        return ""
     gain = rules.difference(values[newest], values[parent], SUCCESS, rules.evaluation.confidence)
-    if gain and gain.mean > 0:
-        return {}
     if gain is None:
-        return {newest.critic: f"not compared with {name} {version}, which it started from"}
-    why = f"no better than {name} {version}, which it started from: {SUCCESS} {gain:+}"
-    return {newest.critic: why}
+        return f"not compared with {name} {version}, which it started from"
+    if gain.mean > 0:
+        return ""
+    return f"no better than {name} {version}, which it started from: {SUCCESS} {gain:+}"
 
 
 def _system_cells(assessment: Assessment) -> dict[str, object]:

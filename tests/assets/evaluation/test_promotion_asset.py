@@ -215,6 +215,19 @@ def test_a_reinforced_critic_has_to_be_better_than_the_one_it_started_from(regis
     assert promoted(home.foundry.home)["critic"] == f"{CRITIC}@{newest.critic}"
 
 
+def test_a_reinforced_critic_in_use_does_not_hold_a_new_planner_back(registered):
+    home = registered()
+    newest, supervised = newest_system(home.foundry), supervised_system(home.foundry)
+    older = System(OLD.planner, newest.critic)
+    home.register(supervised, older)
+    home.register(newest, parent=f"{SFT_CRITIC}/{supervised.critic}")
+    home.registry.promote_system(older.versions, "first", dict.fromkeys(METRICS, 1.0))
+    for variant, system in {"full_sft": supervised, "promoted": older, "full_rl": newest}.items():
+        home.store(variant, system, ALL_ONE)
+    home.promote()
+    assert home.in_use() == newest
+
+
 def test_what_is_not_trained_yet_waits_and_the_other_agent_moves_alone(registered):
     """As in job `retrain_planner` while new rows for the critic wait for their training."""
     home = registered()
