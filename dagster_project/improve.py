@@ -77,7 +77,7 @@ def finished_rounds(foundry: FoundryResource) -> list[RoundRow]:
 def _begin(foundry: FoundryResource, instance: dg.DagsterInstance) -> RoundPlan:
     """Record a new round: its shards, quotas, and the agents that are promoted now."""
     settings, home = foundry.settings, foundry.home
-    in_use = system_in_use(CheckpointRegistry(home))
+    in_use = system_in_use(home)
     if in_use is None:
         raise FoundryError(
             f"no planner and critic are promoted in {home.root} yet: `interleave run` trains, "
@@ -93,7 +93,6 @@ def _begin(foundry: FoundryResource, instance: dg.DagsterInstance) -> RoundPlan:
         shards=tuple(shard_names(pack, first + count)[first:]),
         planner=in_use.planner,
         critic=in_use.critic,
-        critic_name=in_use.critic_name,
         began_at=datetime.now(UTC),
     )
     good = settings.curation.critic.verdicts.accept_at_least

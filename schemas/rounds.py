@@ -82,10 +82,10 @@ class RoundRow(Row):
     """A finished round: agents make trajectories of new prompts and are trained on them."""
 
     round: int = Field(description="1-based")
-    planner: str | None = Field(description="Version in use or tried at its end; null: blocked")
+    planner: str | None = Field(description="Checkpoint in use or tried at its end; null: blocked")
     critic: str | None = Field(description="The same of the critic")
-    parent_planner: str = Field(description="Version that planned the round's shards")
-    parent_critic: str = Field(description="Version that judged them")
+    parent_planner: str = Field(description="Checkpoint (name@version) that planned its shards")
+    parent_critic: str = Field(description="Checkpoint that judged them")
     shards: list[str] = Field(description="Shards of prompts that the round added")
     rows: list[RoundRowCount] = Field(description="What was trained on")
     measures: list[RoundMeasure] = Field(description="What evaluation says; empty: blocked")

@@ -6,7 +6,7 @@ follows: one that an interrupted command leaves is corrected by the next. A lock
 a time change a home's registry.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -86,15 +86,14 @@ class CheckpointRegistry:
     def register(self, row: CheckpointRow) -> CheckpointRow:
         """Add a checkpoint whose folder is complete, or write its row again."""
         with self._locked():
-            status = _status(row.version, self.history(row.name))
-            return self._write(row.model_copy(update={"status": status}))
+            return self._write(row.model_copy(update={"status": self._statuses(row.name)(row)}))
 
     def history(self, name: str) -> list[RegistryEvent]:
         """All decisions about versions of a name, oldest first."""
         return promotions.history(self.home, name)
 
     def promoted(self, name: str) -> CheckpointRow | None:
-        """The version in use; None before any was promoted."""
+        """The version in use; None where none is, or another checkpoint of its role."""
         version = promotions.versions_in_use(self.home, [name]).get(name)
         return self.find(name, version) if version else None
 
@@ -135,26 +134,31 @@ class CheckpointRegistry:
             return self._update_statuses(name, version)
 
     def roll_back(self, name: str, why: str) -> CheckpointRow:
-        """Return to the version that was in use before; the current one becomes rejected.
+        """Return to what was in use of its role before; the current version becomes rejected.
 
         Versions that were rolled back are not returned to, unless they were promoted again.
 
         Raises:
-            CheckpointError: no other version was in use before, or it no longer exists.
+            CheckpointError: it is not in use, no other version was before, or that no longer
+                exists.
         """
         with self._locked():
-            stack = promotions.promoted_versions(self.history(name))
+            stack = promotions.promoted_in_order(self.home, name)
             current = stack[-1] if stack else None
-            before = [version for version in stack if version != current]
-            if not before:
-                now = f"before {current}" if current else "yet"
+            if current and current.name != name:
+                raise CheckpointError(
+                    f"{name} is not in use, {current.name} is: `interleave rollback {current.name}`"
+                )
+            before = [each for each in stack if each != current]
+            if not current or not before:
+                now = f"before {current.version}" if current else "yet"
                 raise CheckpointError(
                     f"{name}: no version was promoted {now}, so there is none to roll back to; "
                     "`interleave checkpoints` lists what there is"
                 )
-            self.usable_folder(name, before[-1])
-            promotions.record(self.home, "roll_back", {name: stack[-1]}, why)
-            return self._update_statuses(name, before[-1])
+            self.usable_folder(*before[-1])
+            promotions.record(self.home, "roll_back", {name: current.version}, why)
+            return self._update_statuses(*before[-1])
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -166,12 +170,27 @@ class CheckpointRegistry:
 
     def _update_statuses(self, name: str, version: str) -> CheckpointRow:
         """Write the statuses of the history, `version` first so that one is always in use."""
-        history = self.history(name)
-        for row in sorted(self.rows(name), key=lambda row: row.version != version):
-            status = _status(row.version, history)
-            if row.status != status:
+        names = promotions.names_of_role(name)
+        rows = [row for row in self.rows() if row.name in names]
+        status_of = self._statuses(name)
+        for row in sorted(rows, key=lambda row: (row.name, row.version) != (name, version)):
+            if row.status != (status := status_of(row)):
                 self._write(row.model_copy(update={"status": status}))
         return self.find(name, version)
+
+    def _statuses(self, name: str) -> Callable[[CheckpointRow], CheckpointStatus]:
+        """The statuses of the checkpoints of a role, as the history has them."""
+        last = promotions.promoted_in_order(self.home, name)[-1:]
+        histories = {each: self.history(each) for each in promotions.names_of_role(name)}
+
+        def status(row: CheckpointRow) -> CheckpointStatus:
+            if last == [(row.name, row.version)]:
+                return "promoted"
+            events = [e for e in histories[row.name] if e.version == row.version]
+            is_out = bool(events) and events[-1].action in ("reject", "roll_back")
+            return "rejected" if is_out else "candidate"
+
+        return status
 
     def _write(self, row: CheckpointRow) -> CheckpointRow:
         self.home.lake.write(CHECKPOINTS, [row], f"{row.name}-{row.version}")
@@ -182,13 +201,6 @@ def _own_bytes(path: Path) -> int:
     """Bytes that go with a file or folder: not those of files that a checkpoint links as well."""
     stats = [each.lstat() for each in (path, *path.rglob("*")) if not each.is_dir()]
     return sum(stat.st_size for stat in stats if stat.st_nlink == 1)
-
-
-def _status(version: str, history: Sequence[RegistryEvent]) -> CheckpointStatus:
-    if promotions.promoted_versions(history)[-1:] == [version]:
-        return "promoted"
-    last = [event.action for event in history if event.version == version][-1:]
-    return "rejected" if last in (["reject"], ["roll_back"]) else "candidate"
 
 
 def checkpoint_checks(home: Home) -> Iterator[Check]:

@@ -204,8 +204,7 @@ def values_by_system(
 
 
 def _made_by(row: EvaluationRow, system: System) -> bool:
-    planner, critic = (f"{name}@{version}" for name, version in system.versions.items())
-    return is_agent_of(planner, row.planner) and is_agent_of(critic, row.critic)
+    return is_agent_of(system.planner, row.planner) and is_agent_of(system.critic, row.critic)
 
 
 def _statuses(foundry: FoundryResource) -> list[str | None]:
@@ -252,7 +251,7 @@ def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
         "comparisons": table_metadata(
             [_cells(each, one) for each in assessments for one in each.comparisons]
         ),
-        "in_use": str(system_in_use(registry) or "no system of planner and critic"),
+        "in_use": str(system_in_use(registry.home) or "no system of planner and critic"),
     }
     result = PROMOTION.describe(context, foundry, {}, metadata)
     return result._replace(check_results=[_check(decisions)])
@@ -323,22 +322,23 @@ def _without_gain(
     started from. One that started from a model that was not trained here is compared with none, and
     one that is in use was compared before.
     """
-    newest, in_use = newest_system(foundry), registry.promoted(CRITIC)
-    is_new = in_use is None or in_use.version != newest.critic
-    if not is_new or not registry.is_complete(CRITIC, newest.critic):
+    newest, in_use = newest_system(foundry), system_in_use(foundry.home)
+    version = newest.versions[CRITIC]
+    is_new = in_use is None or in_use.critic != newest.critic
+    if not is_new or not registry.is_complete(CRITIC, version):
         return ""
-    name, _, version = (registry.find(CRITIC, newest.critic).parent or "").partition("/")
-    parent = System(newest.planner, version, name)
+    parent = System(newest.planner, (registry.find(CRITIC, version).parent or "").replace("/", "@"))
     benchmark = promotion_benchmark(pack_name(foundry.settings))
     values = values_by_system(rows, benchmark, {CANDIDATE: newest, SUPERVISED: parent})
-    if name != SFT_CRITIC or not values[newest].get(SUCCESS):
+    is_ours = parent.critic.startswith(f"{SFT_CRITIC}@")
+    if not is_ours or not values[newest].get(SUCCESS):
         return ""
     gain = rules.difference(values[newest], values[parent], SUCCESS, rules.evaluation.confidence)
     if gain is None:
-        return f"not compared with {name} {version}, which it started from"
+        return f"not compared with {parent.critic}, which it started from"
     if gain.mean > 0:
         return ""
-    return f"no better than {name} {version}, which it started from: {SUCCESS} {gain:+}"
+    return f"no better than {parent.critic}, which it started from: {SUCCESS} {gain:+}"
 
 
 def _system_cells(assessment: Assessment) -> dict[str, object]:

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from schemas.training import CRITIC, PLANNER, SFT_CRITIC, CheckpointRow
+from inference.backends.checkpoint.manifest import promoted
+from schemas.training import CRITIC, PLANNER, SFT_CRITIC
 from training.registry import CheckpointRegistry
+from warehouse import Home
 
 from ..checkpoints import recipes
 from ..core.foundry import FoundryResource
@@ -22,53 +24,41 @@ AGENTS = (PLANNER, CRITIC, SFT_CRITIC)
 
 @dataclass(frozen=True)
 class System:
-    """Versions of planner and critic. `critic_name`: of the reinforced or the supervised one."""
+    """Planner and critic, each a checkpoint `name@version`."""
 
     planner: str
     critic: str
-    critic_name: str = CRITIC
-
-    @classmethod
-    def of(cls, versions: Mapping[str, str]) -> "System":
-        """Of names of checkpoints and their versions."""
-        name = CRITIC if CRITIC in versions else SFT_CRITIC
-        return cls(versions[PLANNER], versions[name], name)
 
     @property
     def versions(self) -> dict[str, str]:
         """Name of the checkpoint -> version."""
-        return {PLANNER: self.planner, self.critic_name: self.critic}
+        return dict(each.split("@") for each in (self.planner, self.critic))
 
     def variant(self, name: str) -> Variant:
-        planner, critic = (f"{name}@{version}" for name, version in self.versions.items())
-        return Variant(name, planner, critic)
+        return Variant(name, self.planner, self.critic)
 
     def __str__(self) -> str:
-        return f"planner {self.planner} with critic {self.critic}"
+        return f"{self.planner} with {self.critic}"
 
 
 def newest_system(foundry: FoundryResource) -> System:
     """The newest versions: of the present data, else the last that were trained."""
-    planner, critic = recipes.planner_sft(foundry), recipes.critic_rl(foundry)
-    return System(
-        recipes.newest_version(foundry.home, planner), recipes.newest_version(foundry.home, critic)
-    )
+    return System(_newest(foundry, PLANNER), _newest(foundry, CRITIC))
 
 
 def supervised_system(foundry: FoundryResource) -> System:
     """The newest planner, with the newest supervised critic."""
-    critic = recipes.newest_version(foundry.home, recipes.critic_sft(foundry))
-    return System(newest_system(foundry).planner, critic, SFT_CRITIC)
+    return System(_newest(foundry, PLANNER), _newest(foundry, SFT_CRITIC))
 
 
-def system_in_use(registry: CheckpointRegistry) -> System | None:
-    """The promoted versions; None unless there are both."""
-    planner, critic = registry.promoted(PLANNER), _critic_in_use(registry)
-    return System(planner.version, critic.version, critic.name) if planner and critic else None
+def _newest(foundry: FoundryResource, name: str) -> str:
+    return f"{name}@{recipes.newest_version(foundry.home, recipes.LINEAGE[name](foundry))}"
 
 
-def _critic_in_use(registry: CheckpointRegistry) -> CheckpointRow | None:
-    return registry.promoted(CRITIC) or registry.promoted(SFT_CRITIC)
+def system_in_use(home: Home) -> System | None:
+    """The promoted agents; None unless there are both."""
+    in_use = promoted(home)
+    return System(**in_use) if len(in_use) == 2 else None
 
 
 def candidate_systems(foundry: FoundryResource) -> dict[str, System]:
@@ -78,21 +68,20 @@ def candidate_systems(foundry: FoundryResource) -> dict[str, System]:
     critic is for as long as no reinforced one was better.
     """
     registry, newest = CheckpointRegistry(foundry.home), newest_system(foundry)
-    planner, critic = registry.promoted(PLANNER), _critic_in_use(registry)
+    in_use = promoted(foundry.home)
     systems = {CANDIDATE: newest}
-    if critic is None or critic.name == SFT_CRITIC:
+    if not in_use.get("critic", "").startswith(f"{CRITIC}@"):
         systems[SUPERVISED] = supervised_system(foundry)
-    if planner:
-        systems[NEW_CRITIC] = System(planner.version, newest.critic)
-    if critic:
-        systems[NEW_PLANNER] = System(newest.planner, critic.version, critic.name)
+    if "planner" in in_use:
+        systems[NEW_CRITIC] = System(in_use["planner"], newest.critic)
+    if "critic" in in_use:
+        systems[NEW_PLANNER] = System(newest.planner, in_use["critic"])
     distinct = {system: name for name, system in reversed(systems.items())}
-    in_use = system_in_use(registry)
     return {
         name: system
         for name, system in systems.items()
         if distinct[system] == name
-        and system != in_use
+        and system != system_in_use(foundry.home)
         and all(registry.is_complete(*version) for version in system.versions.items())
     }
 
@@ -102,8 +91,7 @@ def reference_systems(foundry: FoundryResource) -> dict[str, System]:
 
     The one in use, and for every metric the one with the highest mean when it was promoted.
     """
-    registry = CheckpointRegistry(foundry.home)
-    in_use = system_in_use(registry)
+    registry, in_use = CheckpointRegistry(foundry.home), system_in_use(foundry.home)
     if in_use is None or not candidate_systems(foundry):
         return {}
     best = dict.fromkeys(system for system in _best_systems(registry) if system != in_use)
@@ -127,10 +115,16 @@ def _best_systems(registry: CheckpointRegistry) -> Iterator[System]:
         if row.status != "rejected" and registry.is_complete(row.name, row.version)
     }
     evaluated = {
-        System.of(event.system): event.means
+        _system_of(event.system): event.means
         for name in AGENTS
         for event in registry.history(name)
         if event.means and set(event.system.items()) <= usable
     }
     for metric in sorted({metric for means in evaluated.values() for metric in means}):
         yield max(evaluated, key=lambda system: evaluated[system].get(metric, -inf))
+
+
+def _system_of(versions: Mapping[str, str]) -> System:
+    """Of a planner's and a critic's version, by name."""
+    (critic,) = versions.keys() - {PLANNER}
+    return System(f"{PLANNER}@{versions[PLANNER]}", f"{critic}@{versions[critic]}")

@@ -16,7 +16,6 @@ from pydantic import Field
 from inference.backends.checkpoint.manifest import AgentRole
 from inference.roles import Roles
 from inference.settings import Limits
-from schemas.training import CRITIC, PLANNER
 from schemas.yaml_config import ConfigModel
 from warehouse import Home
 
@@ -71,21 +70,15 @@ class RoundPlan(ConfigModel):
     pack: str = Field(description="Pack of its prompts")
     first_shard: int = Field(ge=0, description="Number of its first shard in the bank")
     shards: tuple[str, ...] = Field(description="Names of its shards")
-    planner: str = Field(description="Version that plans them, and that training starts from")
-    critic: str = Field(description="Version that judges them, and that training starts from")
-    critic_name: str = Field(
-        CRITIC, description="Its checkpoint: the reinforced, or the supervised"
-    )
+    planner: str = Field(description="Checkpoint (name@version) that plans them; start of training")
+    critic: str = Field(description="Checkpoint that judges them; start of training")
     quotas: Quotas = Field(Quotas(), description="What its prompts are drawn by")
     began_at: datetime = Field(description="UTC")
 
     @property
     def agents(self) -> dict[AgentRole, str]:
         """Role -> name@version of the checkpoint."""
-        return {
-            "planner": f"{PLANNER}@{self.planner}",
-            "critic": f"{self.critic_name}@{self.critic}",
-        }
+        return {"planner": self.planner, "critic": self.critic}
 
     def stretch(self, shard_size: int) -> TrainStretch:
         """What it drew of its pack's bank."""

@@ -29,7 +29,6 @@ from inference.sketch_world.grader import SketchGrader
 from inference.trajectory_recorder import plan_from_rows, plan_rows
 from schemas import FoundryError
 from schemas.prompts import PromptRow
-from schemas.training import PLANNER
 from schemas.trajectories import MODEL_CALLS, PLANS, ModelCallRow, PlanRow
 from training.registry import CheckpointRegistry
 
@@ -74,7 +73,7 @@ def plan_sampler(foundry: FoundryResource, plan: RoundPlan) -> PlanSampler:
     Raises:
         FoundryError: there is no such checkpoint any more.
     """
-    folder = CheckpointRegistry(foundry.home).usable_folder(PLANNER, plan.planner)
+    folder = CheckpointRegistry(foundry.home).usable_folder(*plan.planner.split("@"))
     return CheckpointPlanner(
         CheckpointModel(folder, foundry.settings.section(CheckpointBackend)), "sampled"
     )

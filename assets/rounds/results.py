@@ -39,10 +39,7 @@ def blocked_round(foundry: FoundryResource, plan: RoundPlan, why: str) -> RoundR
 
 def finished_round(foundry: FoundryResource, plan: RoundPlan) -> RoundRow:
     """The row of a round that was evaluated and decided about by promotion."""
-    before, in_use = (
-        System(plan.planner, plan.critic, plan.critic_name),
-        system_in_use(CheckpointRegistry(foundry.home)),
-    )
+    before, in_use = System(plan.planner, plan.critic), system_in_use(foundry.home)
     if in_use is None or in_use == before:
         tried = newest_system(foundry)
         measures = round_measures(foundry, tried, before)

@@ -81,8 +81,8 @@ def _simulated(self, role, _reference, _home):
 def promoted(foundry, instance, launcher):
     """A lineage's promoted agents: the supervised critic, since reinforcement changes nothing."""
     run_lineage(foundry, instance, shards=1)
-    in_use = system_in_use(CheckpointRegistry(foundry.home))
-    assert in_use.critic_name == SFT_CRITIC
+    in_use = system_in_use(foundry.home)
+    assert in_use.critic.startswith(f"{SFT_CRITIC}@")
     return in_use
 
 
@@ -113,7 +113,7 @@ def finished(killed, foundry, instance):
 def test_a_round_adds_train_prompts_and_records_who_makes_them(killed, promoted, foundry):
     (plan,) = recorded_rounds(foundry.home)
     assert plan.shards == (SHARD,) and states(foundry.home) == {1: "checked"}
-    assert System(plan.planner, plan.critic, plan.critic_name) == promoted
+    assert System(plan.planner, plan.critic) == promoted
     assert {prompt.split for prompt in foundry.prompts_of(SHARD)} == {"train"}
     assert plan.quotas.categories, "development items were evaluated"
     lake = foundry.home.lake
@@ -158,9 +158,9 @@ def test_a_killed_round_goes_on_where_it_stopped(finished, killed, promoted, fou
 
 def test_its_checkpoints_start_from_the_promoted_ones(finished, promoted, foundry):
     registry = CheckpointRegistry(foundry.home)
-    assert registry.rows(PLANNER)[-1].parent == f"{PLANNER}/{promoted.planner}"
+    assert registry.rows(PLANNER)[-1].parent == promoted.planner.replace("@", "/")
     critic = registry.rows(SFT_CRITIC)[-1]
-    assert critic.parent == f"{SFT_CRITIC}/{promoted.critic}"
+    assert critic.parent == promoted.critic.replace("@", "/")
     assert registry.rows(CRITIC)[-1].parent == f"{SFT_CRITIC}/{critic.version}"
     recipe = LINEAGE[PLANNER](foundry)
     assert recipe.settings.max_steps == 1 and recipe.version == registry.promoted(PLANNER).version

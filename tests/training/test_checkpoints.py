@@ -10,7 +10,7 @@ import pytest
 
 from inference.backends.checkpoint.manifest import MANIFEST_FILE, RECORD, CheckpointError, promoted
 from inference.backends.checkpoint.promotions import record
-from schemas.training import CHECKPOINTS
+from schemas.training import CHECKPOINTS, SFT_CRITIC
 from tests.helpers.checkpoint_rows import checkpoint_row
 from training.registry import CheckpointRegistry
 
@@ -81,6 +81,24 @@ def test_rolling_back_twice_returns_two_versions(registry):
     assert statuses(registry) == {"a": "promoted", "b": "rejected", "c": "rejected"}
     with pytest.raises(CheckpointError, match="before a"):
         registry.roll_back(NAME, "and this")
+
+
+def test_of_the_critics_the_last_one_promoted_is_in_use(registry):
+    """Supervised or reinforced: a rollback returns to the one before, whichever that was."""
+    folder = registry.folder(SFT_CRITIC, "s")
+    folder.mkdir(parents=True)
+    (folder / RECORD).write_text('{"files": []}')
+    registry.register(checkpoint_row(SFT_CRITIC, "s", folder))
+    registry.promote(SFT_CRITIC, "s", "first of its role")
+    registry.promote(NAME, "a", "better")
+    assert promoted(registry.home)["critic"] == f"{NAME}@a"
+    assert registry.promoted(SFT_CRITIC) is None
+    assert registry.find(SFT_CRITIC, "s").status == "candidate"
+    with pytest.raises(CheckpointError, match=f"{SFT_CRITIC} is not in use, {NAME} is"):
+        registry.roll_back(SFT_CRITIC, "it never was, now")
+    assert registry.roll_back(NAME, "bad in practice").name == SFT_CRITIC
+    assert registry.promoted(SFT_CRITIC).status == "promoted"
+    assert statuses(registry)["a"] == "rejected"
 
 
 def test_roll_backs_pass_over_what_was_rolled_back_or_promoted_twice(registry):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -12,14 +13,14 @@ from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
 from schemas import FoundryError
 from schemas.errors import first_problem
-from schemas.training import CHECKPOINTS, CRITIC, PLANNER, SFT_CRITIC, CheckpointRow
+from schemas.training import CHECKPOINTS, CheckpointRow
 from warehouse import Home
 from warehouse.storage import first_line, safe_name
 
 from ...agent_prompts.templates import is_file, version_of
 from ...calls.hashing import stable_hash
 from ..model_files import download_command, weights_revision
-from .promotions import versions_in_use
+from .promotions import NAMES_BY_ROLE, versions_in_use
 
 MANIFEST_FILE = "interleave.json"
 RECORD = "training.json"  # results of its training, and the `files` of the folder
@@ -37,11 +38,6 @@ Answers = Literal["usual", "constrained", "sampled"]
 """Usual: decoded as the checkpoint's manifest says; constrained: in the role's form, whatever the
 checkpoint has learned; sampled: at the temperature of its generation_config, else 1 as in GRPO."""
 
-# The checkpoints of a role, the one trained last in the pipeline first.
-_NAMES_BY_ROLE: dict[AgentRole, tuple[str, ...]] = {
-    "planner": (PLANNER,),
-    "critic": (CRITIC, SFT_CRITIC),
-}
 _PROMPTS_BY_ROLE: dict[AgentRole, tuple[PromptName, ...]] = {
     "planner": ("planner_text", "planner_interleaved"),
     "critic": ("critic",),
@@ -305,12 +301,12 @@ def _snapshot(model: str, revision: str | None, download: bool) -> Path:
 
 def promoted(home: Home) -> dict[AgentRole, str]:
     """`name@version` of the promoted checkpoints of one moment; roles without one are left out."""
-    names = [name for role_names in _NAMES_BY_ROLE.values() for name in role_names]
-    in_use = versions_in_use(home, names)
+    in_use = versions_in_use(home, chain.from_iterable(NAMES_BY_ROLE.values()))
     return {
-        role: next(f"{name}@{in_use[name]}" for name in role_names if name in in_use)
-        for role, role_names in _NAMES_BY_ROLE.items()
-        if in_use.keys() & set(role_names)
+        role: f"{name}@{in_use[name]}"
+        for role, names in NAMES_BY_ROLE.items()
+        for name in names
+        if name in in_use
     }
 
 

@@ -1,20 +1,34 @@
 """Which checkpoints are in use: decisions about their versions, in a journal of the home.
 
 Planner and critic that are promoted together are one line of it, so that nobody ever sees only one
-of them in use, whatever is killed. The column `status` of the table `checkpoints` follows from it.
+of them in use, whatever is killed. One checkpoint of a role is in use: the supervised critic or the
+reinforced one. The column `status` of the table `checkpoints` follows from it.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
+from schemas.training import CRITIC, PLANNER, SFT_CRITIC
 from warehouse import Home
 
 Action = Literal["promote", "reject", "roll_back"]
+NAMES_BY_ROLE: Mapping[Literal["planner", "critic"], tuple[str, ...]] = {
+    "planner": (PLANNER,),
+    "critic": (SFT_CRITIC, CRITIC),
+}
+"""The checkpoints of a role, in the order of the pipeline."""
 _JOURNALS, _JOURNAL = "promotions", "registry"
+
+
+class Promoted(NamedTuple):
+    """A checkpoint that was put in use."""
+
+    name: str
+    version: str
 
 
 @dataclass(frozen=True)
@@ -44,8 +58,8 @@ def history(home: Home, name: str) -> list[RegistryEvent]:
 def versions_in_use(home: Home, names: Iterable[str]) -> dict[str, str]:
     """Promoted versions by name, all of one moment; checkpoints without one are left out."""
     records = _records(home)
-    stacks = {name: promoted_versions(_history(name, records)) for name in names}
-    return {name: stack[-1] for name, stack in stacks.items() if stack}
+    last = [each for name in names for each in _stack(name, records)[-1:] if each.name == name]
+    return {each.name: each.version for each in last}
 
 
 def record(
@@ -60,17 +74,27 @@ def record(
         journal.append({**content, "why": why, **evaluated})
 
 
-def promoted_versions(events: Iterable[RegistryEvent]) -> list[str]:
-    """Versions in the order in which they were put in use, without those rolled back since.
+def names_of_role(name: str) -> tuple[str, ...]:
+    """The checkpoints that play the role of one, itself included."""
+    return next((names for names in NAMES_BY_ROLE.values() if name in names), (name,))
 
-    The last one is in use. A version may occur more than once; a rollback removes all of them.
+
+def promoted_in_order(home: Home, name: str) -> list[Promoted]:
+    """What was put in use of a checkpoint's role, in that order, without what was rolled back.
+
+    The last one is in use. One may occur more than once; a rollback removes all of them.
     """
-    stack: list[str] = []
-    for event in events:
-        if event.action == "promote":
-            stack.append(event.version)
-        if event.action == "roll_back":
-            stack = [version for version in stack if version != event.version]
+    return _stack(name, _records(home))
+
+
+def _stack(name: str, records: Iterable[Any]) -> list[Promoted]:
+    names, stack = names_of_role(name), list[Promoted]()
+    for content in records:
+        decided = [Promoted(*each) for each in content["versions"].items() if each[0] in names]
+        if content["action"] == "promote":
+            stack += decided
+        if content["action"] == "roll_back":
+            stack = [each for each in stack if each not in decided]
     return stack
 
 

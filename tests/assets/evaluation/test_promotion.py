@@ -11,7 +11,13 @@ from schemas.training import CRITIC, PLANNER, EvaluationRow
 from training.settings import PromotionMargins, TrainingSettings
 
 BENCHMARK = "sketchbook-heldout-dev"
-OLD, NEW = System("p0", "c0"), System("p1", "c1")
+
+
+def agents(planner, critic):
+    return System(f"{PLANNER}@{planner}", f"{CRITIC}@{critic}")
+
+
+OLD, NEW = agents("p0", "c0"), agents("p1", "c1")
 
 
 def item(number):
@@ -34,7 +40,7 @@ def rules(minimum=None, **margins):
 
 
 def assessed(ours, *references, objection="", variant="full_rl", system=NEW, rule=None):
-    named = {OLD if n == 0 else System(f"p-{n}", f"c-{n}"): v for n, v in enumerate(references)}
+    named = {OLD if n == 0 else agents(f"p-{n}", f"c-{n}"): v for n, v in enumerate(references)}
     return assess(variant, system, ours, named, objection, rule or rules())
 
 
@@ -95,7 +101,7 @@ def test_small_losses_do_not_add_up():
     found = assessed(third, second, best)
     assert found.outcome == "undecided" and "final_success" in found.why
     (gap,) = (each for each in found.comparisons if each.metric == "final_success")
-    assert gap.difference.mean == pytest.approx(-0.06) and gap.best == System("p-1", "c-1")
+    assert gap.difference.mean == pytest.approx(-0.06) and gap.best == agents("p-1", "c-1")
 
 
 def test_items_of_one_request_are_not_taken_for_independent():
@@ -161,8 +167,8 @@ def three(newest, critic_alone, planner_alone):
     """Assessments of the three systems, from their values, compared with perfect ones."""
     systems = {
         "full_rl": (NEW, newest),
-        NEW_CRITIC: (System("p0", "c1"), critic_alone),
-        NEW_PLANNER: (System("p1", "c0"), planner_alone),
+        NEW_CRITIC: (agents("p0", "c1"), critic_alone),
+        NEW_PLANNER: (agents("p1", "c0"), planner_alone),
     }
     return [
         assessed(ours, values(), variant=name, system=system)

@@ -65,8 +65,8 @@ class Registered:
                 item_id=f"item-{number}",
                 metric=metric,
                 value=value,
-                planner=f"checkpoint/{PLANNER}@{system.planner}",
-                critic=f"checkpoint/{system.critic_name}@{system.critic}",
+                planner=f"checkpoint/{system.planner}",
+                critic=f"checkpoint/{system.critic}",
             )
             for metric, value in values.items()
             for number in range(20)
@@ -85,7 +85,7 @@ class Registered:
         return {name: str(entry.value) for name, entry in event.metadata.items()}
 
     def in_use(self) -> System | None:
-        return system_in_use(self.registry)
+        return system_in_use(self.foundry.home)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def registered(tmp_path):
 
 
 ALL_ONE = dict.fromkeys((*GRADED, *UNGRADED), 1.0)
-OLD = System("planner0", "critic0")
+OLD = System(f"{PLANNER}@planner0", f"{CRITIC}@critic0")
 
 
 def with_one_in_use(home: Registered) -> tuple[System, System, System]:
@@ -116,7 +116,7 @@ def test_the_first_evaluated_system_is_promoted_and_a_planner_without_any_critic
     home = registered()
     newest = newest_system(home.foundry)
     home.register(newest)
-    record = home.registry.folder(CRITIC, newest.critic) / RECORD
+    record = home.registry.folder(CRITIC, newest.versions[CRITIC]) / RECORD
     record.rename(record.with_suffix(".away"))
     assert "no trained agent of the other role" in home.promote()["decisions"]
     assert home.in_use() is None
@@ -150,8 +150,8 @@ def test_where_something_is_in_use_every_choice_is_evaluated(registered):
     }
     assert reference_systems(home.foundry) == {"promoted": OLD}
     variants = {each.name: each for each in evaluation_variants(home.foundry)}
-    assert variants[NEW_CRITIC].planner == f"{PLANNER}@{OLD.planner}"
-    assert variants[NEW_CRITIC].critic == f"{CRITIC}@{newest.critic}"
+    assert variants[NEW_CRITIC].planner == OLD.planner
+    assert variants[NEW_CRITIC].critic == newest.critic
     assert {"full_rl", NEW_PLANNER, "promoted"} <= set(variants)
 
 
@@ -164,8 +164,8 @@ def test_a_system_that_was_not_evaluated_is_never_put_together(registered):
     shown = home.promote()
     assert home.in_use() == OLD
     assert "new_critic: not evaluated" in shown["decisions"]
-    assert home.registry.find(PLANNER, newest.planner).status == "rejected"
-    assert home.registry.find(CRITIC, newest.critic).status == "candidate"
+    assert home.registry.find(PLANNER, newest.versions[PLANNER]).status == "rejected"
+    assert home.registry.find(CRITIC, newest.versions[CRITIC]).status == "candidate"
 
 
 def test_the_critic_alone_is_promoted_and_the_table_says_why(registered):
@@ -200,19 +200,19 @@ def test_a_reinforced_critic_has_to_be_better_than_the_one_it_started_from(regis
     home = registered()
     newest, supervised = newest_system(home.foundry), supervised_system(home.foundry)
     home.register(supervised)
-    home.register(newest, parent=f"{SFT_CRITIC}/{supervised.critic}")
+    home.register(newest, parent=supervised.critic.replace("@", "/"))
     home.store("full_rl", newest, ALL_ONE)
     assert f"not compared with {SFT_CRITIC}" in home.promote()["decisions"]
     home.store("full_sft", supervised, ALL_ONE)
     assert f"no better than {SFT_CRITIC}" in home.promote()["decisions"]
     assert home.in_use() == supervised
-    assert promoted(home.foundry.home)["critic"] == f"{SFT_CRITIC}@{supervised.critic}"
+    assert promoted(home.foundry.home)["critic"] == supervised.critic
     worse = ALL_ONE | {"final_success": 0.9}
     for variant in ("full_sft", "promoted"):
         home.store(variant, supervised, worse)
     home.promote()
     assert home.in_use() == newest
-    assert promoted(home.foundry.home)["critic"] == f"{CRITIC}@{newest.critic}"
+    assert promoted(home.foundry.home)["critic"] == newest.critic
 
 
 def test_a_reinforced_critic_in_use_does_not_hold_a_new_planner_back(registered):
@@ -220,7 +220,7 @@ def test_a_reinforced_critic_in_use_does_not_hold_a_new_planner_back(registered)
     newest, supervised = newest_system(home.foundry), supervised_system(home.foundry)
     older = System(OLD.planner, newest.critic)
     home.register(supervised, older)
-    home.register(newest, parent=f"{SFT_CRITIC}/{supervised.critic}")
+    home.register(newest, parent=supervised.critic.replace("@", "/"))
     home.registry.promote_system(older.versions, "first", dict.fromkeys(METRICS, 1.0))
     for variant, system in {"full_sft": supervised, "promoted": older, "full_rl": newest}.items():
         home.store(variant, system, ALL_ONE)
@@ -248,11 +248,11 @@ def test_what_is_not_trained_yet_waits_and_the_other_agent_moves_alone(registere
 def test_the_best_ever_promoted_is_compared_as_long_as_it_is_good(registered):
     home = registered()
     with_one_in_use(home)
-    later = System("planner1", "critic1")
+    later = System(f"{PLANNER}@planner1", f"{CRITIC}@critic1")
     home.register(later)
     home.registry.promote_system(later.versions, "later", dict.fromkeys(METRICS, 0.9))
     assert reference_systems(home.foundry) == {"promoted": later, "best_1": OLD}
-    better = System("planner2", "critic2")
+    better = System(f"{PLANNER}@planner2", f"{CRITIC}@critic2")
     home.register(better)
     home.registry.promote_system(better.versions, "better", dict.fromkeys(METRICS, 1.5))
     assert reference_systems(home.foundry) == {"promoted": better}
