@@ -7,9 +7,11 @@ losses, each within the margin, would add up.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 
 from inference.backends.checkpoint.manifest import promoted
+from inference.backends.checkpoint.promotions import NAMES_BY_ROLE
 from schemas.training import CRITIC, PLANNER, SFT_CRITIC
 from training.registry import CheckpointRegistry
 from warehouse import Home
@@ -18,7 +20,7 @@ from ..checkpoints import recipes
 from ..core.foundry import FoundryResource
 from .variants import BEST, CANDIDATE, NEW_CRITIC, NEW_PLANNER, PROMOTED, SUPERVISED, Variant
 
-AGENTS = (PLANNER, CRITIC, SFT_CRITIC)
+AGENTS = tuple(chain.from_iterable(NAMES_BY_ROLE.values()))
 """Names of the checkpoints that may serve."""
 
 
