@@ -148,7 +148,7 @@ def test_what_is_trained_while_rows_change_is_evaluated_and_trained_again(
     assert tick(foundry, instance)[0]
     train(foundry, instance)
     assert planner_sft(foundry).version != trained
-    assert newest_system(foundry).planner == trained
+    assert newest_system(foundry).planner == f"planner_sft_checkpoint@{trained}"
     assert not is_up_to_date(NODES["planner_sft_checkpoint"], foundry, instance)
     (request,), _ = tick(foundry, instance)
     assert request.tags[retraining.RECIPE_TAG] == planner_sft(foundry).version
