@@ -9,8 +9,8 @@ the intervals are clustered by request. A system is
   (a one-sided non-inferiority test: the lower end of its interval), and no mean is below
   `training.promote_at_least`;
 - worse if a difference is shown to be below it (the upper end);
-- undecided otherwise, where a value is missing, or where its newest critic ends no more requests
-  well than the supervised one that its reinforcement began with, which is a candidate, too.
+- undecided otherwise, where a value is missing, or where it would be accepted but for its new
+  critic, whose reinforcement gained nothing: the supervised one is a candidate, too.
 
 Bonferroni's correction over the metrics, not Holm's: all intervals that are shown then hold at
 once, and none depends on the order of the others.
@@ -18,13 +18,14 @@ once, and none depends on the order of the others.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
 import dagster as dg
 
 from inference.backends.checkpoint.manifest import is_agent_of
+from inference.backends.checkpoint.promotions import AGENT_NAMES
 from schemas.training import CRITIC, EVALUATIONS, PLANNER, SFT_CRITIC, EvaluationRow
 from training.registry import CheckpointRegistry
 from training.settings import PromotionMargins, TrainingSettings
@@ -36,14 +37,7 @@ from ..core.statistics import Interval, Observation, Values, paired_difference
 from .items import pack_name, promotion_benchmark
 from .metrics import SUCCESS, observation_of
 from .settings import EvaluationSettings
-from .systems import (
-    AGENTS,
-    System,
-    candidate_systems,
-    newest_system,
-    reference_systems,
-    system_in_use,
-)
+from .systems import System, candidate_systems, newest_system, reference_systems, system_in_use
 from .variants import CANDIDATE, SUPERVISED
 
 METRICS = tuple(PromotionMargins.model_fields)
@@ -126,22 +120,23 @@ def assess(
     system: System,
     ours: SystemValues,
     references: Mapping[System, SystemValues],
-    objection: str,
+    rejected: Sequence[str],
     rules: Rules,
 ) -> Assessment:
     """Whether a system may be promoted.
 
     Args:
         ours: the system's values; `references`: those of the systems to compare with.
-        objection: why it may not, whatever its values; empty: nothing.
+        rejected: its versions that were rejected or rolled back before.
     """
     means = {metric: fmean(ours[metric].values()) for metric in METRICS if ours.get(metric)}
 
     def undecided(why: str, comparisons: tuple[MetricComparison, ...] = ()) -> Assessment:
         return Assessment(variant, system, "undecided", why, means, comparisons)
 
-    if objection:
-        return undecided(f"{objection}; `interleave promote` overrules")
+    if rejected:
+        versions = ", ".join(rejected)
+        return undecided(f"{versions} was rejected before; `interleave promote` overrules")
     if missing := [metric for metric in METRICS if metric not in means]:
         return undecided(f"not evaluated: no values of {', '.join(missing)}")
     for reference, theirs in references.items():
@@ -209,7 +204,7 @@ def _made_by(row: EvaluationRow, system: System) -> bool:
 
 def _statuses(foundry: FoundryResource) -> list[str | None]:
     rows = CheckpointRegistry(foundry.home).rows()
-    return [f"{row.name} {row.version} {row.status}" for row in rows if row.name in AGENTS]
+    return [f"{row.name} {row.version} {row.status}" for row in rows if row.name in AGENT_NAMES]
 
 
 PROMOTION = Node(
@@ -291,29 +286,35 @@ def assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) ->
     ours = values_by_system(rows, benchmark, candidates)
     theirs = values_by_system(rows, benchmark, references)
     rules = Rules(foundry.training, foundry.settings.evaluation)
-    newest, no_gain = newest_system(foundry), _without_gain(foundry, registry, rows, rules)
+    assessments = [
+        assess(variant, system, ours[system], theirs, _rejected(registry, system), rules)
+        for variant, system in candidates.items()
+    ]
+    newest = newest_system(foundry)
+    why = _without_gain(newest, registry, rows, benchmark, rules)
+    return [_held_back(each, newest.critic, why) for each in assessments] if why else assessments
 
-    def assessed(variant: str, system: System) -> Assessment:
-        objection = _rejected_before(registry, system)
-        objection = objection or (no_gain if system.critic == newest.critic else "")
-        return assess(variant, system, ours[system], theirs, objection, rules)
 
-    return [assessed(*candidate) for candidate in candidates.items()]
-
-
-def _rejected_before(registry: CheckpointRegistry, system: System) -> str:
-    versions = [
+def _rejected(registry: CheckpointRegistry, system: System) -> list[str]:
+    return [
         f"{name} {version}"
         for name, version in system.versions.items()
         if registry.find(name, version).status == "rejected"
     ]
-    return f"{', '.join(versions)} was rejected before" if versions else ""
+
+
+def _held_back(assessment: Assessment, critic: str, why: str) -> Assessment:
+    """Not accepted with this critic; one that is worse stays so."""
+    if assessment.outcome != "accepted" or assessment.system.critic != critic:
+        return assessment
+    return replace(assessment, outcome="undecided", why=f"{why}; `interleave promote` overrules")
 
 
 def _without_gain(
-    foundry: FoundryResource,
+    newest: System,
     registry: CheckpointRegistry,
     rows: Iterable[EvaluationRow],
+    benchmark: str,
     rules: Rules,
 ) -> str:
     """Why the newest reinforced critic may not be promoted; empty: it may.
@@ -322,13 +323,11 @@ def _without_gain(
     started from. One that started from a model that was not trained here is compared with none, and
     one that is in use was compared before.
     """
-    newest, in_use = newest_system(foundry), system_in_use(foundry.home)
-    version = newest.versions[CRITIC]
+    in_use, version = system_in_use(registry.home), newest.versions[CRITIC]
     is_new = in_use is None or in_use.critic != newest.critic
     if not is_new or not registry.is_complete(CRITIC, version):
         return ""
     parent = System(newest.planner, (registry.find(CRITIC, version).parent or "").replace("/", "@"))
-    benchmark = promotion_benchmark(pack_name(foundry.settings))
     values = values_by_system(rows, benchmark, {CANDIDATE: newest, SUPERVISED: parent})
     is_ours = parent.critic.startswith(f"{SFT_CRITIC}@")
     if not is_ours or not values[newest].get(SUCCESS):

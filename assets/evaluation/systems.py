@@ -7,11 +7,10 @@ losses, each within the margin, would add up.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from math import inf
 
 from inference.backends.checkpoint.manifest import promoted
-from inference.backends.checkpoint.promotions import NAMES_BY_ROLE
+from inference.backends.checkpoint.promotions import AGENT_NAMES
 from schemas.training import CRITIC, PLANNER, SFT_CRITIC
 from training.registry import CheckpointRegistry
 from warehouse import Home
@@ -19,9 +18,6 @@ from warehouse import Home
 from ..checkpoints import recipes
 from ..core.foundry import FoundryResource
 from .variants import BEST, CANDIDATE, NEW_CRITIC, NEW_PLANNER, PROMOTED, SUPERVISED, Variant
-
-AGENTS = tuple(chain.from_iterable(NAMES_BY_ROLE.values()))
-"""Names of the checkpoints that may serve."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +44,6 @@ def newest_system(foundry: FoundryResource) -> System:
     return System(_newest(foundry, PLANNER), _newest(foundry, CRITIC))
 
 
-def supervised_system(foundry: FoundryResource) -> System:
-    """The newest planner, with the newest supervised critic."""
-    return System(_newest(foundry, PLANNER), _newest(foundry, SFT_CRITIC))
-
-
 def _newest(foundry: FoundryResource, name: str) -> str:
     return f"{name}@{recipes.newest_version(foundry.home, recipes.LINEAGE[name](foundry))}"
 
@@ -70,10 +61,10 @@ def candidate_systems(foundry: FoundryResource) -> dict[str, System]:
     critic is for as long as no reinforced one was better.
     """
     registry, newest = CheckpointRegistry(foundry.home), newest_system(foundry)
-    in_use = promoted(foundry.home)
+    in_use, used = promoted(foundry.home), system_in_use(foundry.home)
     systems = {CANDIDATE: newest}
     if not in_use.get("critic", "").startswith(f"{CRITIC}@"):
-        systems[SUPERVISED] = supervised_system(foundry)
+        systems[SUPERVISED] = System(newest.planner, _newest(foundry, SFT_CRITIC))
     if "planner" in in_use:
         systems[NEW_CRITIC] = System(in_use["planner"], newest.critic)
     if "critic" in in_use:
@@ -83,7 +74,7 @@ def candidate_systems(foundry: FoundryResource) -> dict[str, System]:
         name: system
         for name, system in systems.items()
         if distinct[system] == name
-        and system != system_in_use(foundry.home)
+        and system != used
         and all(registry.is_complete(*version) for version in system.versions.items())
     }
 
@@ -112,13 +103,13 @@ def _best_systems(registry: CheckpointRegistry) -> Iterator[System]:
     """
     usable = {
         (row.name, row.version)
-        for name in AGENTS
+        for name in AGENT_NAMES
         for row in registry.rows(name)
         if row.status != "rejected" and registry.is_complete(row.name, row.version)
     }
     evaluated = {
         _system_of(event.system): event.means
-        for name in AGENTS
+        for name in AGENT_NAMES
         for event in registry.history(name)
         if event.means and set(event.system.items()) <= usable
     }

@@ -35,7 +35,7 @@ from tests.helpers.fake_launcher import FakeLauncher
 from training.registry import CheckpointRegistry
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
-# The supervised critic: trained by nobody, the reinforced one is no better.
+# The trainers are fake, so the reinforced critic is no better than the supervised one.
 AGENTS = {"planner": "planner_sft_checkpoint", "critic": "critic_sft_checkpoint"}
 SHARDS = ["sketchbook-0000", "sketchbook-0001"]
 SENSORS = {

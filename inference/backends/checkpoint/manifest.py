@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -20,7 +19,7 @@ from warehouse.storage import first_line, safe_name
 from ...agent_prompts.templates import is_file, version_of
 from ...calls.hashing import stable_hash
 from ..model_files import download_command, weights_revision
-from .promotions import NAMES_BY_ROLE, versions_in_use
+from .promotions import AGENT_NAMES, NAMES_BY_ROLE, versions_in_use
 
 MANIFEST_FILE = "interleave.json"
 RECORD = "training.json"  # results of its training, and the `files` of the folder
@@ -301,7 +300,7 @@ def _snapshot(model: str, revision: str | None, download: bool) -> Path:
 
 def promoted(home: Home) -> dict[AgentRole, str]:
     """`name@version` of the promoted checkpoints of one moment; roles without one are left out."""
-    in_use = versions_in_use(home, chain.from_iterable(NAMES_BY_ROLE.values()))
+    in_use = versions_in_use(home, AGENT_NAMES)
     return {
         role: f"{name}@{in_use[name]}"
         for role, names in NAMES_BY_ROLE.items()

@@ -8,6 +8,7 @@ reinforced one. The column `status` of the table `checkpoints` follows from it.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
@@ -21,6 +22,7 @@ NAMES_BY_ROLE: Mapping[Literal["planner", "critic"], tuple[str, ...]] = {
     "critic": (SFT_CRITIC, CRITIC),
 }
 """The checkpoints of a role, in the order of the pipeline."""
+AGENT_NAMES = tuple(chain.from_iterable(NAMES_BY_ROLE.values()))
 _JOURNALS, _JOURNAL = "promotions", "registry"
 
 

@@ -39,9 +39,9 @@ def rules(minimum=None, **margins):
     return Rules(training, EvaluationSettings())
 
 
-def assessed(ours, *references, objection="", variant="full_rl", system=NEW, rule=None):
+def assessed(ours, *references, rejected=(), variant="full_rl", system=NEW, rule=None):
     named = {OLD if n == 0 else agents(f"p-{n}", f"c-{n}"): v for n, v in enumerate(references)}
-    return assess(variant, system, ours, named, objection, rule or rules())
+    return assess(variant, system, ours, named, rejected, rule or rules())
 
 
 def test_the_first_system_is_accepted():
@@ -159,7 +159,7 @@ def test_a_system_that_cannot_be_compared_everywhere_is_not_accepted(what):
 
 
 def test_a_rejected_version_is_not_accepted_again():
-    found = assessed(values(), values(0.5), objection="critic c1 was rejected before")
+    found = assessed(values(), values(0.5), rejected=["critic c1"])
     assert found.outcome == "undecided" and "`interleave promote` overrules" in found.why
 
 

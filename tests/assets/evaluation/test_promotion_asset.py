@@ -6,6 +6,7 @@ import dagster as dg
 import orjson
 import pytest
 
+from assets.checkpoints.recipes import critic_sft
 from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
 from assets.evaluation.assets import evaluation_variants
@@ -15,7 +16,6 @@ from assets.evaluation.systems import (
     candidate_systems,
     newest_system,
     reference_systems,
-    supervised_system,
     system_in_use,
 )
 from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER
@@ -195,21 +195,27 @@ def test_the_critic_alone_is_promoted_and_the_table_says_why(registered):
     ]
 
 
+def supervised(home: Registered) -> System:
+    """The newest planner, with the newest supervised critic."""
+    critic = critic_sft(home.foundry).version
+    return System(newest_system(home.foundry).planner, f"{SFT_CRITIC}@{critic}")
+
+
 def test_a_reinforced_critic_has_to_be_better_than_the_one_it_started_from(registered):
     """Until then the supervised one serves."""
     home = registered()
-    newest, supervised = newest_system(home.foundry), supervised_system(home.foundry)
-    home.register(supervised)
-    home.register(newest, parent=supervised.critic.replace("@", "/"))
+    newest, with_parent = newest_system(home.foundry), supervised(home)
+    home.register(with_parent)
+    home.register(newest, parent=with_parent.critic.replace("@", "/"))
     home.store("full_rl", newest, ALL_ONE)
     assert f"not compared with {SFT_CRITIC}" in home.promote()["decisions"]
-    home.store("full_sft", supervised, ALL_ONE)
+    home.store("full_sft", with_parent, ALL_ONE)
     assert f"no better than {SFT_CRITIC}" in home.promote()["decisions"]
-    assert home.in_use() == supervised
-    assert promoted(home.foundry.home)["critic"] == supervised.critic
+    assert home.in_use() == with_parent
+    assert promoted(home.foundry.home)["critic"] == with_parent.critic
     worse = ALL_ONE | {"final_success": 0.9}
     for variant in ("full_sft", "promoted"):
-        home.store(variant, supervised, worse)
+        home.store(variant, with_parent, worse)
     home.promote()
     assert home.in_use() == newest
     assert promoted(home.foundry.home)["critic"] == newest.critic
@@ -217,15 +223,29 @@ def test_a_reinforced_critic_has_to_be_better_than_the_one_it_started_from(regis
 
 def test_a_reinforced_critic_in_use_does_not_hold_a_new_planner_back(registered):
     home = registered()
-    newest, supervised = newest_system(home.foundry), supervised_system(home.foundry)
+    newest, with_parent = newest_system(home.foundry), supervised(home)
     older = System(OLD.planner, newest.critic)
-    home.register(supervised, older)
-    home.register(newest, parent=supervised.critic.replace("@", "/"))
+    home.register(with_parent, older)
+    home.register(newest, parent=with_parent.critic.replace("@", "/"))
     home.registry.promote_system(older.versions, "first", dict.fromkeys(METRICS, 1.0))
-    for variant, system in {"full_sft": supervised, "promoted": older, "full_rl": newest}.items():
+    for variant, system in {"full_sft": with_parent, "promoted": older, "full_rl": newest}.items():
         home.store(variant, system, ALL_ONE)
     home.promote()
     assert home.in_use() == newest
+
+
+def test_a_reinforced_critic_that_is_worse_is_rejected_whatever_it_gained(registered):
+    home = registered()
+    newest, with_parent = newest_system(home.foundry), supervised(home)
+    home.register(with_parent)
+    home.register(newest, parent=with_parent.critic.replace("@", "/"))
+    home.registry.promote_system(with_parent.versions, "first", dict.fromkeys(METRICS, 1.0))
+    for variant in ("full_sft", "promoted"):
+        home.store(variant, with_parent, ALL_ONE)
+    home.store("full_rl", newest, ALL_ONE | {"final_success": 0.0})
+    home.promote()
+    assert home.registry.find(CRITIC, newest.versions[CRITIC]).status == "rejected"
+    assert home.in_use() == with_parent
 
 
 def test_what_is_not_trained_yet_waits_and_the_other_agent_moves_alone(registered):
