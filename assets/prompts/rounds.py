@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from inference.backends.checkpoint.manifest import AgentRole
+from inference.backends.checkpoint.manifest import IDENTITY, AgentRole
 from inference.roles import Roles
 from inference.settings import Limits
+from schemas import FoundryError
+from schemas.errors import first_problem
 from schemas.yaml_config import ConfigModel
 from warehouse import Home
 
@@ -70,8 +72,12 @@ class RoundPlan(ConfigModel):
     pack: str = Field(description="Pack of its prompts")
     first_shard: int = Field(ge=0, description="Number of its first shard in the bank")
     shards: tuple[str, ...] = Field(description="Names of its shards")
-    planner: str = Field(description="Checkpoint (name@version) that plans them; start of training")
-    critic: str = Field(description="Checkpoint that judges them; start of training")
+    planner: str = Field(
+        pattern=IDENTITY.pattern, description="Checkpoint that plans them; start of training"
+    )
+    critic: str = Field(
+        pattern=IDENTITY.pattern, description="Checkpoint that judges them; start of training"
+    )
     quotas: Quotas = Field(Quotas(), description="What its prompts are drawn by")
     began_at: datetime = Field(description="UTC")
 
@@ -87,8 +93,20 @@ class RoundPlan(ConfigModel):
 
 
 def recorded_rounds(home: Home) -> list[RoundPlan]:
-    """All rounds, those that are not finished included, in their order."""
-    plans = (RoundPlan.model_validate(each["plan"]) for each in _records(home) if "plan" in each)
+    """All rounds, those that are not finished included, in their order.
+
+    Raises:
+        FoundryError: one was recorded by an earlier version, in another form.
+    """
+    try:
+        plans = [
+            RoundPlan.model_validate(each["plan"]) for each in _records(home) if "plan" in each
+        ]
+    except ValidationError as error:
+        raise FoundryError(
+            f"{home.root}: a round has not the form of this version: {first_problem(error)}; start "
+            "rounds in a new home"
+        ) from error
     return [*{plan.number: plan for plan in plans}.values()]  # a journal may repeat a line
 
 

@@ -116,8 +116,8 @@ def test_rows_that_a_round_made_are_counted_and_those_that_it_repeats_are_not(ho
             pack="sketchbook",
             first_shard=120,
             shards=("sketchbook-0120",),
-            planner="p",
-            critic="c",
+            planner="planner_sft_checkpoint@p",
+            critic="critic_rl_checkpoint@c",
             began_at=datetime.now(UTC),
         ),
     )

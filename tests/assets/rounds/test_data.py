@@ -25,8 +25,8 @@ PLAN = RoundPlan(
     pack="toy",
     first_shard=1,
     shards=(NEW,),
-    planner="p",
-    critic="c",
+    planner="planner_sft_checkpoint@p",
+    critic="critic_rl_checkpoint@c",
     began_at=datetime(2026, 1, 1, tzinfo=UTC),
 )
 

@@ -7,9 +7,10 @@ import pytest
 from assets.core.statistics import wilson_interval
 from assets.prompts.bank import PromptBank
 from assets.prompts.pack_loader import load_pack
-from assets.prompts.rounds import Quotas, TrainStretch
+from assets.prompts.rounds import Quotas, TrainStretch, recorded_rounds
 from assets.prompts.settings import BankSettings, FailureQuotaSettings
 from assets.rounds.failures import bounded_weights, quotas_of
+from schemas import FoundryError
 from schemas.rounds import FailureRow
 
 SETTINGS = BankSettings(shard_size=50)
@@ -86,3 +87,12 @@ def test_templates_follow_their_weights():
     weighted = bank(400, TrainStretch(100, 400, Quotas(templates=rare)))[100:]
     uses = sum(prompt.template_id in rare for prompt in weighted)
     assert uses < 0.6 * sum(even[name] for name in rare)
+
+
+def test_a_round_of_an_earlier_version_is_one_line(home):
+    old = {"number": 1, "pack": "toy", "first_shard": 0, "shards": ["toy-0000"]}
+    old |= {"planner": "aa", "critic": "bb", "began_at": "2026-11-01T00:00:00Z"}
+    with home.journal("rounds", "rounds") as journal:
+        journal.append({"round": 1, "state": "open", "plan": old})
+    with pytest.raises(FoundryError, match=r"not the form of this version: planner.*a new home"):
+        recorded_rounds(home)
