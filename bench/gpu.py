@@ -287,12 +287,12 @@ def _grpo_job(is_tiny: bool, folder: Path) -> Any:
     from inference.backends.factory import Backends, RoleBindings
     from training.base_model import PACKAGED_MODEL
     from training.grpo.driver import GrpoJob, grpo_job
-    from training.grpo.recipe import GrpoSettings
+    from training.grpo.recipe import CriticGrpoSettings
 
     sketch: Any = dict.fromkeys(("planner", "generator", "critic", "scorer"), "sketch")
     gpu = {} if is_tiny else {"gpus": 1, "tensor_parallel": 1}
     small = {"batch": 2, "mini_batch": 2, "n": 2, "save_every": 1, "max_steps": 4, "threads": 1}
-    settings = GrpoSettings(**small, **gpu)
+    settings = CriticGrpoSettings(**small, **gpu)
     job = GrpoJob(
         parent=PACKAGED_MODEL,
         data=grpo_rows(folder, 8),
@@ -305,7 +305,7 @@ def _grpo_job(is_tiny: bool, folder: Path) -> Any:
 
 
 def grpo_rows(folder: Path, count: int) -> Path:
-    """An export for verl, of rows about two images; the images are in `folder/home`."""
+    """An export's file for verl, of rows about two images; the images are in `folder/home`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -336,8 +336,9 @@ def grpo_rows(folder: Path, count: int) -> Path:
         for number in range(count)
     ]
     (folder / "rows").mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows), folder / "rows" / "critic_rl.parquet")
-    return folder / "rows"
+    path = folder / "rows" / "critic_rl.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
 
 
 def vllm(is_tiny: bool, folder: Path) -> Numbers:

@@ -15,9 +15,10 @@ from inference.backends.sketch.agents import SketchCritic, SketchPlanner
 from inference.calls.ask import ModelCalls
 from inference.roles import Roles, Score
 from schemas.curation import Evaluation
+from training.rewards.critic import CriticRewards, CriticState
 from training.rewards.reward import RewardSettings
 from training.rewards.server import RewardAddress, serve_rewards
-from training.rewards.service import RewardRequest, RewardService, RowState
+from training.rewards.service import RewardRequest, RewardService
 from warehouse import EncodedImage, Home
 
 DRAW_SECONDS, SLOTS = 0.050, 4
@@ -88,7 +89,9 @@ def _reward(rollouts: int, seconds: float) -> None:
             ModelCalls(home, "bench", "bench", roles, settings.limits) as calls,
             home.journal("rollouts", "bench") as journal,
         ):
-            service = RewardService(calls, lambda _: actor, settings, "bench", journal)
+            service = RewardService(
+                CriticRewards(calls, lambda _: actor, settings), "bench", journal
+            )
             asyncio.run(_step(service, home.images.put(EncodedImage(_png("grey"))), rollouts))
 
 
@@ -110,7 +113,7 @@ async def _post(client: ClientSession, address: RewardAddress, request: RewardRe
 
 def _request(origin: str, number: int) -> RewardRequest:
     verdict = {"previous_step_success": False, "refine_prompt": f"Add a cat, as in try {number}."}
-    state = RowState(
+    state = CriticState(
         origin_prompt="Add a cat.",
         rewritten_prompt="",
         origin_image=origin,

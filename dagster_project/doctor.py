@@ -309,7 +309,7 @@ def _gpus_needed(profile: Profile) -> int:
     if training is None:
         return 0
     sft = (read_recipe(settings).gpus for settings in (training.planner_sft, training.critic_sft))
-    return max(training.critic_rl.gpus, *sft)
+    return max(*(rl.gpus for rl in training.reinforcements.values()), *sft)
 
 
 def _base_model(settings: BaseModelSettings) -> Finding:

@@ -4,7 +4,7 @@ import dagster as dg
 
 from assets.core.foundry import FoundryResource
 from assets.generations.assets import GENERATION_SET
-from schemas.training import BASE_MODEL, CRITIC, PLANNER, SFT_CRITIC
+from schemas.training import BASE_MODEL, CRITIC, PLANNER, RL_PLANNER, SFT_CRITIC
 
 from .improve import finished_rounds, improve
 from .instance import PROMOTES_TAG
@@ -20,10 +20,11 @@ refresh_data = dg.define_asset_job(
 )
 retrain_planner = dg.define_asset_job(
     "retrain_planner",
-    selection=dg.AssetSelection.assets(BASE_MODEL, PLANNER, *_EVALUATION),
+    selection=dg.AssetSelection.assets(BASE_MODEL, PLANNER, RL_PLANNER, *_EVALUATION),
     tags=_ONE_AT_A_TIME,
-    description="Train the planner on its present samples, evaluate it, and put it in use unless "
-    "it is worse. What has been trained on the same rows is not trained again.",
+    description="Train the planner on its present samples (SFT, then GRPO where the profile has "
+    "it), evaluate it, and put it in use unless it is worse. What has been trained on the same "
+    "rows is not trained again.",
 )
 retrain_critic = dg.define_asset_job(
     "retrain_critic",

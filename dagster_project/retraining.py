@@ -45,8 +45,8 @@ class Decision:
 def agents(foundry: FoundryResource) -> dict[str, tuple[Recipe, ...]]:
     """The recipes that each retraining job makes, in the order in which it does."""
     return {
-        "retrain_planner": (recipes.planner_sft(foundry),),
-        "retrain_critic": (recipes.critic_sft(foundry), recipes.critic_rl(foundry)),
+        f"retrain_{role}": tuple(recipes.LINEAGE[name](foundry) for name in names)
+        for role, names in recipes.agent_names(foundry).items()
     }
 
 

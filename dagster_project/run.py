@@ -168,11 +168,9 @@ def _prepare_environments(foundry: FoundryResource) -> None:
     if settings.launcher.kind != "local":
         return
     sft = max(read_recipe(agent).gpus for agent in (settings.planner_sft, settings.critic_sft))
-    rl = settings.critic_rl
-    needed: tuple[tuple[Purpose, int, Extra | None], ...] = (
-        ("sft", sft, None),
-        ("rl", rl.gpus, rl.environment_extra),
-    )
+    reinforcements = settings.reinforcements.values()
+    needed: list[tuple[Purpose, int, Extra | None]] = [("sft", sft, None)]
+    needed += [("rl", rl.gpus, rl.environment_extra) for rl in reinforcements]
 
     def prepare() -> None:
         with suppress(FoundryError):

@@ -4,11 +4,16 @@ A model wrote the rubric once (asset `rubrics`), another answers it for every pl
 request without a rubric, and a judgement that the model refuses, are missing grades.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from statistics import fmean
 
+from schemas.training import RUBRICS, RubricRow
 from schemas.trajectories import ModelCallRow
+from warehouse import Home
 
+from .backends.factory import Backends, Judge
 from .calls.ask import CallSite, QuestionCalls
 from .questions import Judgement, OutcomeJudgement, PlanJudgement, Rubric
 from .roles import (
@@ -20,6 +25,7 @@ from .roles import (
     UnusableAnswerError,
     qualified_name,
 )
+from .settings import Limits
 
 
 class JudgeGrader:
@@ -93,3 +99,36 @@ def _faults(request: PlanRequest, plan: Plan, rubric: Rubric) -> Iterator[str]:
     for step in plan.steps:
         if step.prompt is None and not step.text:
             yield f"step {step.step_number} has neither prompt nor text"
+
+
+@contextmanager
+def open_judge(
+    home: Home, backends: Backends, judge: Judge, journal: tuple[str, str], limits: Limits
+) -> Iterator[JudgeGrader]:
+    """The grader of a judge, by the rubrics of a home.
+
+    Args:
+        journal: asset and partition of its calls.
+
+    Raises:
+        FoundryError: its endpoint lacks a key or a price.
+    """
+    model = backends.respondent("judge", home, judge.backend, judge.model)
+    rows = [RubricRow.model_validate(row) for row in home.lake.read(RUBRICS).to_pylist()]
+    with QuestionCalls(home, *journal, model, limits) as calls:
+        yield JudgeGrader(calls, rubrics_from_rows(rows))
+
+
+def rubrics_from_rows(rows: list[RubricRow]) -> dict[str, Rubric]:
+    """Prompt id -> rubric, whose criteria are in the order of their numbers."""
+    by_prompt: dict[str, list[RubricRow]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.number):
+        by_prompt[row.prompt_id].append(row)
+    return {prompt_id: _rubric(criteria) for prompt_id, criteria in by_prompt.items()}
+
+
+def _rubric(rows: list[RubricRow]) -> Rubric:
+    images, texts = (
+        tuple(row.criterion for row in rows if row.kind == kind) for kind in ("image", "text")
+    )
+    return Rubric(images, texts, rows[0].image_count)

@@ -254,3 +254,21 @@ def check_plan(plan: Plan, max_steps: int) -> None:
         )
     if any(following <= number for number, following in pairwise(numbers)):
         raise UnusableAnswerError(f"the plan's step numbers do not rise: {numbers}")
+
+
+async def drawn_images(loop: Loop) -> tuple[dict[int, EncodedImage], int]:
+    """Run a loop to its end: chosen images by step, accepted or not, and the number of drawings.
+
+    No image is of a plan that cannot be followed, or has a prompt that cannot be drawn.
+    """
+    chosen: dict[int, EncodedImage] = {}
+    drawings = 0
+    try:
+        async with aclosing(loop.events()) as events:
+            async for event in events:
+                drawings += isinstance(event, ImageGenerated)
+                if isinstance(event, StepAccepted | StepExhausted) and event.chosen:
+                    chosen[event.step.step_number] = event.chosen.draw.image
+    except UnusableAnswerError:
+        return {}, drawings
+    return chosen, drawings

@@ -128,6 +128,17 @@ class PlannerSftRow(Row):
     agent_prompt_version: str = Field(description="Name and version of the agent prompt")
 
 
+class PlannerRlRow(Row):
+    """A request that plans are sampled for in GRPO of the planner."""
+
+    row_id: str = Field(description="Id of the row: the prompt's")
+    prompt_id: str = Field(description="Prompt it came from, of a shard without trajectories")
+    request: str = Field(description="The request, as the grader of plans reads it")
+    messages: list[ChatMessageRow] = Field(description="The user turn that the policy answers")
+    images: list[str] = Field(description="sha256 of the request's images")
+    agent_prompt_version: str = Field(description="Name and version of the agent prompt")
+
+
 class SequenceRow(Row):
     """An accepted trajectory as one interleaved sequence, to train unified models."""
 
@@ -182,5 +193,6 @@ CRITIC_RL = Table(
 )
 CRITIC_DPO = Table("critic_dpo", CriticDpoRow, key=("row_id",), references=(TO_PROMPT, TO_ATTEMPT))
 PLANNER_SFT = Table("planner_sft", PlannerSftRow, key=("row_id",), references=(TO_PROMPT,))
+PLANNER_RL = Table("planner_rl", PlannerRlRow, key=("row_id",), references=(TO_PROMPT,))
 SEQUENCES = Table("sequences", SequenceRow, key=("row_id",), references=(TO_PROMPT,))
 IMPORTS = Table("imports", ImportedRow, key=("row_id",), sharded=True)

@@ -9,7 +9,8 @@ from .base import Row, Table
 from .prompts import TO_PROMPT
 
 # Names of the checkpoints of the lineage. Planner and critic serve together.
-BASE_MODEL, PLANNER = "base_model", "planner_sft_checkpoint"
+BASE_MODEL = "base_model"
+PLANNER, RL_PLANNER = "planner_sft_checkpoint", "planner_rl_checkpoint"
 SFT_CRITIC, CRITIC = "critic_sft_checkpoint", "critic_rl_checkpoint"
 CriterionKind = Literal["image", "text"]
 CheckpointStatus = Literal["candidate", "promoted", "rejected"]
@@ -36,24 +37,33 @@ class CheckpointRow(Row):
 
 
 class RolloutRow(Row):
-    """A response sampled in reinforcement learning of the critic, with the parts of its reward."""
+    """A response sampled in reinforcement learning, with the parts of its reward."""
 
     rollout_id: str = Field(description="Id of the rollout: run, step, group and number in it")
     run: str = Field(description="Version of the checkpoint that was being trained")
     step: int = Field(description="Training step, 1-based")
-    row_id: str = Field(description="Row of critic_rl that was the prompt: its group")
+    row_id: str = Field(description="Row of critic_rl or planner_rl that was the prompt: its group")
     response: str = Field(description="Response of the policy")
     status: RolloutStatus = Field(
-        description="scored: all parts known; malformed: only the format part counts; masked: the "
-        "image failed or timed out, so the sample is excluded from its group"
+        description="scored: all parts known; malformed: only the format part counts; masked: an "
+        "image or a grade failed or timed out, so the sample is excluded from its group"
     )
-    verdict: bool | None = Field(description="Verdict of the response; null: malformed")
-    refined_prompt: str | None = Field(description="Its rewritten prompt; null: malformed")
-    truth: bool = Field(description="The correct verdict")
-    image: str | None = Field(description="sha256 of the first image from its prompt; null: none")
+    verdict: bool | None = Field(description="A critic's verdict; null: malformed, or a plan")
+    refined_prompt: str | None = Field(
+        description="A critic's rewritten prompt; null: malformed, or a plan"
+    )
+    truth: bool | None = Field(description="The correct verdict; null: of a plan")
+    image: str | None = Field(
+        description="sha256 of the first image from its prompt, or of a plan's last; null: none"
+    )
     format: float = Field(description="Format part")
-    accuracy: float | None = Field(description="Accuracy part; null: malformed or masked")
-    step_reward: float | None = Field(description="Step part; null: malformed, masked or excluded")
+    accuracy: float | None = Field(
+        description="Accuracy part: of the verdict, or whether the plan is right; null: malformed "
+        "or masked"
+    )
+    step_reward: float | None = Field(
+        description="A critic's step part; null: malformed, masked or excluded, or a plan"
+    )
     reward: float | None = Field(description="Total reward; null: masked")
     seconds: float = Field(description="Wall time of generation and scoring")
     error: str | None = Field(description="Why it was masked")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from assets.core.profile import load_profile
-from training.grpo.recipe import GrpoSettings
+from training.grpo.recipe import CriticGrpoSettings
 from training.sft.recipe import read_recipe
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ def test_numbers_are_those_of_the_snapshot(pattern, snapshot):
 def test_numbers_of_grpo_recipes_are_those_of_the_snapshot(snapshot):
     """Paper, section 4.1, and configuration of the reference; `sketch` is ours."""
     recipes = ("paper", "reference", "lora", "sketch")
-    settings = {name: GrpoSettings(recipe=name).model_dump(mode="json") for name in recipes}
+    settings = {name: CriticGrpoSettings(recipe=name).model_dump(mode="json") for name in recipes}
     assert list(groups(settings)) == snapshot
 
 

@@ -72,8 +72,8 @@ class GpuAssignment:
         servers = [sum(map(self._reserved, names)) for _, names in self._together()]
         rewarding = sum(map(self._reserved, self._rewarding))
         trainings = [count + rewarding * (kind == "rl") for kind, _, count in self._trainings()]
-        if self.training and (rl := self.training.critic_rl).on_cluster:
-            trainings.append(rl.gpus * rl.nodes + rewarding)
+        reinforcements = self.training.reinforcements.values() if self.training else ()
+        trainings += [rl.gpus * rl.nodes + rewarding for rl in reinforcements if rl.on_cluster]
         return max([*servers, *trainings])
 
     def _reserved(self, server: str) -> float:
@@ -164,10 +164,11 @@ class GpuAssignment:
 
     @property
     def _rewarding(self) -> set[str]:
-        """Servers of generators and scorer during GRPO."""
+        """Servers of generators and scorer during GRPO, and of the judge that grades plans."""
         named = self.training.critic_rl.reward.generators if self.training else ()
         drawing = self.backends.servers_of("generator", named)
-        return drawing | self.backends.servers_of("scorer")
+        judging = self.judges if self.training and self.training.planner_rl else frozenset()
+        return drawing | self.backends.servers_of("scorer") | judging
 
     def _memory(self, names: set[str]) -> dict[int, float]:
         """GPU -> the share of its memory that servers take together."""
@@ -183,8 +184,8 @@ class GpuAssignment:
         if self.training:
             yield "sft", "planner_sft", read_recipe(self.training.planner_sft).gpus
             yield "sft", "critic_sft", read_recipe(self.training.critic_sft).gpus
-            rl = self.training.critic_rl
-            yield "rl", "critic_rl", 0 if rl.on_cluster else rl.gpus
+            for name, rl in self.training.reinforcements.items():
+                yield "rl", name, 0 if rl.on_cluster else rl.gpus
 
     def _devices(self, kind: Training) -> tuple[int, ...]:
         return (self.training and getattr(self.training.devices, kind)) or ()

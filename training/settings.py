@@ -7,7 +7,7 @@ from pydantic import Field, PositiveInt
 from schemas.yaml_config import ConfigModel
 
 from .base_model import BaseModelSettings
-from .grpo.recipe import GrpoSettings
+from .grpo.recipe import CriticGrpoSettings, GrpoSettings, PlannerGrpoSettings
 from .launch.jobs import LauncherSettings
 from .sft.recipe import SftSettings
 from .tracking import TrackingSettings
@@ -68,7 +68,13 @@ class TrainingSettings(ConfigModel):
     critic_sft: SftSettings = Field(
         SftSettings(), description="Supervised fine-tuning of the critic"
     )
-    critic_rl: GrpoSettings = Field(GrpoSettings(), description="Reinforcement of the critic")
+    planner_rl: PlannerGrpoSettings | None = Field(
+        None,
+        description="Reinforcement of the planner, which the paper has not; null: there is none",
+    )
+    critic_rl: CriticGrpoSettings = Field(
+        CriticGrpoSettings(), description="Reinforcement of the critic"
+    )
     answers: AnswerSettings = Field(
         AnswerSettings(), description="How the trained agents are prompted"
     )
@@ -102,3 +108,12 @@ class TrainingSettings(ConfigModel):
     retrain_after_rows: PositiveInt = Field(
         2000, description="New training rows after which `retrain_when_grown` starts a training"
     )
+
+    @property
+    def reinforcements(self) -> dict[str, GrpoSettings]:
+        """Sections of GRPO by their names, in the order of the pipeline."""
+        both: dict[str, GrpoSettings | None] = {
+            "planner_rl": self.planner_rl,
+            "critic_rl": self.critic_rl,
+        }
+        return {name: settings for name, settings in both.items() if settings}

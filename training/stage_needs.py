@@ -43,7 +43,7 @@ _PIPELINES = {
 }
 _PIXELS_A_TOKEN = 16**2  # of pipelines
 _PROMPT_TOKENS = 512
-_TEXT_TOKENS = {"planner_sft": 3300, "critic_sft": 1500, "critic_rl": 1500}
+_TEXT_TOKENS = {"planner_sft": 3300, "critic_sft": 1500, "planner_rl": 3300, "critic_rl": 1500}
 _CRITIC_IMAGES, _AGENT_PIXELS_A_TOKEN = 2, 32**2
 _SERVED_TOKENS = 32_768  # of a question and its answer, as vLLM is started
 # Assumed bytes: a GPU's libraries and buffers; a process with its libraries, data loaders and a
@@ -83,7 +83,7 @@ def stage_needs(servers: Servers, training: TrainingSettings | None) -> list[Sta
     if training:
         needs.append(_sft_needs("planner_sft", training.planner_sft, size))
         needs.append(_sft_needs("critic_sft", training.critic_sft, size))
-        needs.append(_grpo_needs(training.critic_rl, size))
+        needs += [_grpo_needs(name, rl, size) for name, rl in training.reinforcements.items()]
     environments = sum(
         _ENVIRONMENTS[where][purpose] for purpose, where in _to_install(servers, training)
     )
@@ -140,7 +140,7 @@ def sft_row_tokens(name: str, recipe: SftRecipe) -> int:
 
 
 def _row_tokens(name: str, longest: int, image_pixels: int) -> int:
-    images = 0 if name == "planner_sft" else _CRITIC_IMAGES
+    images = 0 if name.startswith("planner") else _CRITIC_IMAGES
     tokens = _TEXT_TOKENS[name] + images * image_pixels // _AGENT_PIXELS_A_TOKEN
     return min(tokens, longest)
 
@@ -183,14 +183,14 @@ def _sft_needs(name: str, settings: SftSettings, size: ModelSize | None) -> Stag
     )
 
 
-def _grpo_needs(settings: GrpoSettings, size: ModelSize | None) -> StageNeeds:
+def _grpo_needs(name: str, settings: GrpoSettings, size: ModelSize | None) -> StageNeeds:
     """On GPUs, the most of an update, with all that is trained; of rollouts, for which weights and
     moments stay unless they are offloaded; and of the hand-over of weights, which vLLM and the
     trainer hold at that time. With a divergence from the parent, that is offloaded as well."""
     if size is None:
-        return StageNeeds("critic_rl", settings.gpus, *[None] * 4)
+        return StageNeeds(name, settings.gpus, *[None] * 4)
     rank, longest = settings.lora_rank, settings.prompt_length + settings.response_length
-    usual = _row_tokens("critic_rl", longest, settings.image_max_pixels)
+    usual = _row_tokens(name, longest, settings.image_max_pixels)
     state = size.grpo_state_bytes(rank, settings.devices)
     tokens = settings.tokens_per_gpu or settings.pass_size * usual
     # Fused kernels, which adapters have, hold no logits.
@@ -206,7 +206,7 @@ def _grpo_needs(settings: GrpoSettings, size: ModelSize | None) -> StageNeeds:
     merging = 6 * size.parameters  # the last checkpoint's weights, and the model's
     host = max(settings.gpus * _PROCESS + offloaded + reference, merging)
     return StageNeeds(
-        "critic_rl",
+        name,
         settings.gpus,
         max(update, rollouts, hand_over) + _GPU_EXTRA if settings.gpus else 0.0,
         host if settings.gpus else _CPU_PROCESS["rl"] + update,
@@ -271,7 +271,8 @@ def _to_install(
     if training:
         for settings in (training.planner_sft, training.critic_sft):
             needed["sft", "gpu" if read_recipe(settings).gpus else "cpu"] = None
-        needed["rl", "gpu" if training.critic_rl.gpus else "cpu"] = None
+        for rl in training.reinforcements.values():
+            needed["rl", "gpu" if rl.gpus else "cpu"] = None
     for server in servers.values():
         if isinstance(server, AgentServer):
             needed["agents", "gpu" if server.gpus else "cpu"] = None

@@ -31,7 +31,7 @@ Kind = Literal["table", "image", "journal", "export", "checkpoint", "database"]
 # Tables whose images are in the store as long as the row is there.
 _WITH_IMAGES = (
     *("prompts", "attempts", "imports"),
-    *("critic_sft", "critic_rl", "critic_dpo", "planner_sft", "sequences"),
+    *("critic_sft", "critic_rl", "critic_dpo", "planner_sft", "planner_rl", "sequences"),
 )
 _IMAGE_COLUMNS = ("image", "source_image", "images", "input_images", "origin_image", "edited_image")
 _TRAINING_JOURNALS = ("rollouts.jsonl", "progress.jsonl")

@@ -1,4 +1,4 @@
-"""The assets from data sets to checkpoints: base model, planner SFT, critic SFT, critic GRPO."""
+"""The assets from data sets to checkpoints: base model, SFT and GRPO of planner and critic."""
 
 import asyncio
 import textwrap
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from inference.calls.call_index import CallIndex
-from schemas.curation import CRITIC_RL
+from schemas.curation import CRITIC_RL, PLANNER_RL
 from schemas.training import (
     BASE_MODEL,
     CHECKPOINTS,
     CRITIC,
     PLANNER,
+    RL_PLANNER,
     ROLLOUTS,
     SFT_CRITIC,
     CheckpointRow,
@@ -23,6 +24,7 @@ from schemas.training import (
 )
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
 from training.grpo.driver import ROLLOUTS as ROLLOUT_JOURNAL
+from training.grpo.driver import judge_partition
 from training.launch.jobs import TrainingProgress
 from training.registry import CheckpointRegistry
 from training.rewards.rollouts import (
@@ -90,7 +92,7 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
             last = rollouts[-_MAX_ROLLOUTS:]
             samples = [{c: getattr(row, c) for c in _ROLLOUT_COLUMNS} for row in last]
             metadata["samples"] = table_metadata(samples)
-            images = {row["row_id"]: row["edited_image"] for row in _judged_rows(recipe)}
+            images = {row["row_id"]: row.get("edited_image") for row in _rows(recipe)}
             if sheet := rollouts_sheet(foundry.home, images, rollouts):
                 metadata["rollouts"] = image_metadata(sheet, "Rewritten prompts, drawn")
         return declared.describe(context, foundry, counts, metadata, fingerprint)
@@ -109,6 +111,15 @@ planner_sft_checkpoint = _checkpoint(
     description="The planner: the base model fine-tuned on plans with LLaMA-Factory.",
     deps=(BASE_MODEL, "planner_sft", "exports"),
     sections=("training.planner_sft",),
+)
+planner_rl_checkpoint = _checkpoint(
+    RL_PLANNER,
+    description="The planner, trained with verl's GRPO on requests without a teacher's plan, and "
+    "rewarded for plans that a grader finds right. Beyond the paper, which reinforces the critic "
+    "alone; made where a profile has `training.planner_rl`.",
+    tables=(CHECKPOINTS, ROLLOUTS),
+    deps=(PLANNER, "planner_rl", "exports", "rubrics"),
+    sections=("training.planner_rl",),
 )
 critic_sft_checkpoint = _checkpoint(
     SFT_CRITIC,
@@ -138,10 +149,12 @@ def _store_rollouts(foundry: FoundryResource, recipe: Recipe) -> list[RolloutRow
 def _store_calls(foundry: FoundryResource, recipe: Recipe) -> list[ModelCallRow]:
     """Write the calls of a training's rewards from their journal to the lake; returns them."""
     lake, partition = foundry.home.lake, f"{recipe.name}-{recipe.version}"
-    calls = CallIndex.read(foundry.home.journal(recipe.name, recipe.version)).ledger()
+    journals = (recipe.version, judge_partition(recipe.version))
+    indices = [CallIndex.read(foundry.home.journal(recipe.name, name)) for name in journals]
+    calls = [call for index in indices for call in index.ledger()]
     if calls:
         # The journal has them under the row whose answer asked for them.
-        prompts = {row["row_id"]: row["prompt_id"] for row in _judged_rows(recipe)}
+        prompts = {row["row_id"]: row["prompt_id"] for row in _rows(recipe)}
         of_prompts = [
             call.model_copy(update={"prompt_id": prompts.get(call.prompt_id, "")}) for call in calls
         ]
@@ -207,13 +220,15 @@ _WIDTH = 46  # characters of a line of a prompt
 _LINES = 5
 
 
-def _judged_rows(recipe: Recipe) -> Iterator[dict[str, Any]]:
-    """The rows of `critic_rl` that GRPO trains on."""
-    return recipe.data.sources.rows(CRITIC_RL) if recipe.data else iter(())
+def _rows(recipe: Recipe) -> Iterator[dict[str, Any]]:
+    """The rows that GRPO trains on."""
+    if recipe.data is None:
+        return iter(())
+    return recipe.data.sources.rows(PLANNER_RL if recipe.role == "planner" else CRITIC_RL)
 
 
 def rollouts_sheet(
-    home: Home, judged: Mapping[str, str], rollouts: Sequence[RolloutRow]
+    home: Home, judged: Mapping[str, str | None], rollouts: Sequence[RolloutRow]
 ) -> bytes | None:
     """A row for each of the last rollouts whose prompt was drawn, as a PNG; None without one.
 
@@ -259,6 +274,7 @@ def _checkpoint_checks(asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
 
 base_model_checks = _checkpoint_checks(base_model)
 planner_sft_checkpoint_checks = _checkpoint_checks(planner_sft_checkpoint)
+planner_rl_checkpoint_checks = _checkpoint_checks(planner_rl_checkpoint)
 critic_sft_checkpoint_checks = _checkpoint_checks(critic_sft_checkpoint)
 critic_rl_checkpoint_checks = _checkpoint_checks(critic_rl_checkpoint)
 
@@ -274,7 +290,7 @@ def policy_not_collapsed(foundry: FoundryResource) -> dg.AssetCheckResult:
     rows = foundry.rows(ROLLOUTS, newest_version(foundry.home, recipe))
     newest = max((row.step for row in rows), default=0)
     last = [row for row in rows if row.step > newest - LAST_STEPS]
-    collapse = find_collapse(last, judged_prompts(_judged_rows(recipe)))
+    collapse = find_collapse(last, judged_prompts(_rows(recipe)))
     return dg.AssetCheckResult(
         passed=collapse is None,
         description=f"the policy {collapse}" if collapse else None,

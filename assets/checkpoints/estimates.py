@@ -8,9 +8,10 @@ from math import ceil, inf
 from typing import Any
 
 from schemas import Table
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_RL, PLANNER_SFT
+from schemas.training import CRITIC, RL_PLANNER
 from schemas.trajectories import TRAJECTORIES
-from training.grpo.recipe import GrpoSettings
+from training.grpo.recipe import CriticGrpoSettings, GrpoSettings
 from training.registry import CheckpointRegistry
 from training.sft.recipe import SftSettings, read_recipe
 from training.stage_needs import base_size, lora_rank, sft_row_tokens
@@ -21,7 +22,6 @@ from warehouse.views import connect
 from ..core.foundry import FoundryResource
 from .recipes import LINEAGE
 
-_CHECKPOINT = "critic_rl_checkpoint"
 # Assumptions, for homes that have nothing to measure.
 _ROWS_PER_TRAJECTORY = 1.5
 _DRAWN_SHARE = 0.5
@@ -34,25 +34,30 @@ _GPU_SECONDS = 3.0  # of a rollout: 128 of an 8B model in some 50 s on 8 GPUs
 class GrpoLoad:
     """A training that is to come.
 
-    `drawn_share`: of the answers, those whose prompt is drawn and scored: in the form `paper` of
-    the reward those that reject, in the form `code` those to bad images. An upper bound: equal
-    prompts are drawn once, malformed answers never.
+    `drawn_share`: of the critic's answers, those whose prompt is drawn and scored: in the form
+    `paper` of the reward those that reject, in the form `code` those to bad images. An upper bound:
+    equal prompts are drawn once, malformed answers never. Of the planner's, whose outcomes may
+    count, all.
     """
 
+    name: str
     steps: int
     rollouts: int  # of a step
     evaluated: int  # answers to rows that are not trained on, of all evaluations
     drawn_share: float
-    draws_each: int  # drawings of an answer that is drawn
+    draws_each: float  # drawings of an answer that is drawn
     drawn_measured: int  # answers, or rows of critic_rl, that it was measured on; 0: assumed
     seconds: float  # of a step, at most where it is not measured: rewards overlap with sampling
     seconds_measured: str | None  # version of the checkpoint it was measured on; None: assumed
     gpus: int
 
     @property
+    def answers(self) -> int:
+        return self.steps * self.rollouts + self.evaluated
+
+    @property
     def draws(self) -> int:
-        answers = self.steps * self.rollouts + self.evaluated
-        return round(answers * self.drawn_share * self.draws_each)
+        return round(self.answers * self.drawn_share * self.draws_each)
 
     @property
     def hours(self) -> float:
@@ -69,29 +74,49 @@ class GrpoLoad:
         return replace(self, seconds=self.seconds + hours * 3600 / self.steps)
 
 
-def grpo_load(foundry: FoundryResource, trajectories: int) -> GrpoLoad | None:
-    """The next training, after so many more trajectories; None where there is none to come."""
-    if foundry.settings.training is None:
-        return None
-    home, settings = foundry.home, foundry.training.critic_rl
-    version = LINEAGE[_CHECKPOINT](foundry).version
-    if not trajectories and CheckpointRegistry(home).is_complete(_CHECKPOINT, version):
-        return None
-    rows = rows_to_come(foundry, CRITIC_RL, trajectories, _ROWS_PER_TRAJECTORY)
+def grpo_loads(foundry: FoundryResource, trajectories: int, attempts: float) -> Iterator[GrpoLoad]:
+    """The next trainings, after so many more trajectories.
+
+    Args:
+        attempts: drawings of a trajectory.
+    """
+    training, home = foundry.settings.training, foundry.home
+    if training is None:
+        return
+    version = LINEAGE[CRITIC](foundry).version
+    if trajectories or not CheckpointRegistry(home).is_complete(CRITIC, version):
+        rows = rows_to_come(foundry, CRITIC_RL, trajectories, _ROWS_PER_TRAJECTORY)
+        drawn_share, drawn_measured = _drawn_share(home, training.critic_rl)
+        shares = drawn_share, drawn_measured, float(training.critic_rl.reward.draws)
+        yield from _grpo_load(home, CRITIC, training.critic_rl, rows, shares)
+    if (settings := training.planner_rl) is None:
+        return
+    version = LINEAGE[RL_PLANNER](foundry).version
+    if trajectories or not CheckpointRegistry(home).is_complete(RL_PLANNER, version):
+        rows = home.lake.rows(PLANNER_RL) or foundry.settings.curation.planner.rl_prompts
+        draws = float(settings.reward.of == "outcome"), 0, attempts
+        yield from _grpo_load(home, RL_PLANNER, settings, rows, draws)
+
+
+def _grpo_load(
+    home: Home, checkpoint: str, settings: GrpoSettings, rows: int, draws: tuple[float, int, float]
+) -> Iterator[GrpoLoad]:
+    """None where the rows are too few. `draws`: share, what it was measured on, of each answer."""
     dev = round(rows * settings.dev_share)
     steps = (rows - dev) // settings.batch
     steps = min(steps, settings.max_steps or steps)
     if not steps:
-        return None
-    drawn_share, drawn_measured = _drawn_share(home, settings)
-    seconds, seconds_measured = _seconds_per_rollout(home, settings)
+        return
+    drawn_share, drawn_measured, draws_each = draws
+    seconds, seconds_measured = _seconds_per_rollout(home, checkpoint, settings)
     rollouts = settings.batch * settings.n
-    return GrpoLoad(
+    yield GrpoLoad(
+        name=checkpoint.removesuffix("_checkpoint"),
         steps=steps,
         rollouts=rollouts,
         evaluated=dev * ceil(steps / settings.save_every),
         drawn_share=drawn_share,
-        draws_each=settings.reward.draws,
+        draws_each=draws_each,
         drawn_measured=drawn_measured,
         seconds=seconds * rollouts,
         seconds_measured=seconds_measured,
@@ -113,7 +138,7 @@ def rows_to_come(foundry: FoundryResource, table: Table, trajectories: int, assu
     return round(min(rows + trajectories * ratio, most))
 
 
-def _drawn_share(home: Home, settings: GrpoSettings) -> tuple[float, int]:
+def _drawn_share(home: Home, settings: CriticGrpoSettings) -> tuple[float, int]:
     """Share of the answers that are drawn, and the number of rows that it was measured on."""
     if "step" in settings.reward.without:
         return 0.0, 0
@@ -127,10 +152,12 @@ def _drawn_share(home: Home, settings: GrpoSettings) -> tuple[float, int]:
     return (measured["share"], measured["rows"]) if enough else (_DRAWN_SHARE, 0)
 
 
-def _seconds_per_rollout(home: Home, settings: GrpoSettings) -> tuple[float, str | None]:
+def _seconds_per_rollout(
+    home: Home, checkpoint: str, settings: GrpoSettings
+) -> tuple[float, str | None]:
     """Of the newest training of this home, with its version; else an assumption."""
     per_step = "select count(*) / nullif(count(distinct step), 0) as rollouts from rollouts"
-    for version, metrics in _measured_trainings(home, _CHECKPOINT):
+    for version, metrics in _measured_trainings(home, checkpoint):
         rollouts = query(home, f"{per_step} where run = '{version}'")[0]["rollouts"]
         if rollouts and metrics.get("seconds"):
             return metrics["seconds"] / rollouts, version

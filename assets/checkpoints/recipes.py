@@ -1,7 +1,8 @@
 """Recipes of checkpoints: parent, data and settings, whose hash is the checkpoint's version.
 
-Planner and critic start from one base model; the critic is fine-tuned first (SFT), then trained
-with GRPO (paper, section 4.1). The ablation builds its recipes from the same functions.
+Planner and critic start from one base model and are fine-tuned (SFT); then the critic is trained
+with GRPO (paper, section 4.1) and, where a profile says so, the planner. The ablation builds its
+recipes from the same functions.
 """
 
 import hashlib
@@ -12,17 +13,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from inference.backends.checkpoint.manifest import AgentRole
-from inference.backends.factory import Backends
+from inference.backends.factory import Backends, Judge
 from inference.backends.providers.settings import RemoteModel
 from inference.calls.hashing import content_digest
 from inference.environments import Hardware, pinned_version
 from schemas import FoundryError, Table
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
-from schemas.training import BASE_MODEL, CRITIC, PLANNER, SFT_CRITIC
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_RL, PLANNER_SFT
+from schemas.training import BASE_MODEL, CRITIC, PLANNER, RL_PLANNER, SFT_CRITIC
 from schemas.yaml_config import ConfigModel
 from training.base_model import PACKAGED_MODEL, BaseModelSettings
 from training.grpo.driver import GrpoJob, grpo_job
-from training.grpo.recipe import GrpoSettings
+from training.grpo.recipe import CriticGrpoSettings, GrpoSettings, PlannerGrpoSettings
 from training.launch.jobs import TrainerJob
 from training.registry import CheckpointRegistry
 from training.settings import TrainingSettings
@@ -31,8 +32,10 @@ from training.sft.recipe import SftJob, SftSettings, read_recipe, recipe_content
 from warehouse import Home
 
 from ..core.foundry import FoundryResource
+from ..core.profile import Profile
 from ..curation.exports.folder import read_card
 from ..curation.sources import TrainingSources
+from ..prompts.pack_loader import world_of
 from ..prompts.rounds import RoundPlan, trained_round
 
 Role = Literal["base", "planner", "critic", "both"]
@@ -144,11 +147,31 @@ def _supervised(foundry: FoundryResource, role: AgentRole, name: str, table: Tab
     return sft(name, role, parent, _lineage_data(foundry, "llamafactory", table), settings)
 
 
+def planner_rl(foundry: FoundryResource) -> Recipe:
+    """FoundryError: nothing grades the plans of the profile's pack."""
+    settings, profile = _training(foundry).planner_rl, foundry.settings
+    assert settings  # a profile without has no such asset
+    if profile.evaluation.judge is None and world_of(profile.pack) != "sketch":
+        raise FoundryError(
+            f"training.planner_rl: nothing grades the plans of pack {profile.pack}: set "
+            "`evaluation.judge`, or leave planner_rl out"
+        )
+    parent = _start("planner_rl", "planner", settings) or planner_sft(foundry)
+    data = _lineage_data(foundry, "verl", PLANNER_RL)
+    return grpo(foundry, RL_PLANNER, parent, data, settings)
+
+
 def critic_rl(foundry: FoundryResource) -> Recipe:
     settings = _training(foundry).critic_rl
     start = None if _round(foundry) else _start("critic_rl", "critic", settings)
     data = _lineage_data(foundry, "verl", CRITIC_RL)
     return grpo(foundry, CRITIC, start or critic_sft(foundry), data, settings)
+
+
+def agent_names(foundry: FoundryResource) -> dict[AgentRole, tuple[str, ...]]:
+    """The checkpoints that the lineage makes now, by role, in the order of the pipeline."""
+    reinforced = (RL_PLANNER,) if _training(foundry).planner_rl else ()
+    return {"planner": (PLANNER, *reinforced), "critic": (SFT_CRITIC, CRITIC)}
 
 
 def _round(foundry: FoundryResource) -> RoundPlan | None:
@@ -222,31 +245,53 @@ def sft(
 
 
 def grpo(
-    foundry: FoundryResource, name: str, parent: Recipe, data: DataSet, settings: GrpoSettings
+    foundry: FoundryResource,
+    name: str,
+    parent: Recipe,
+    data: DataSet,
+    settings: CriticGrpoSettings | PlannerGrpoSettings,
 ) -> Recipe:
-    """GRPO of the critic `parent` on an export for verl."""
-    roles = Backends(**{f: getattr(foundry.settings, f) for f in Backends.model_fields})
-    conditioning = foundry.settings.loop.conditioning
+    """GRPO of the agent `parent` on an export for verl."""
+    profile = foundry.settings
+    roles = Backends(**{f: getattr(profile, f) for f in Backends.model_fields})
+    (table,), judge = data.tables, profile.evaluation.judge
     shared = {
-        **{"data": data.folder, "settings": settings, "root": foundry.home.root, "roles": roles},
-        "conditioning": conditioning,
+        **{"settings": settings, "root": foundry.home.root, "roles": roles, "loop": profile.loop},
+        "data": data.folder / f"{table}.parquet",
+        "judge": judge and Judge(backend=judge.backend, model=judge.model),
     }
 
     def job(version: str, folder: Path, model: Path) -> TrainerJob:
         return grpo_job(name, folder, GrpoJob(parent=model, version=version, **shared))
 
     hardware: Hardware = "gpu" if settings.gpus else "cpu"
-    inputs = {
-        "trainer": pinned_version("rl", hardware, "verl"),
+    inputs: dict[str, Any] = {"trainer": pinned_version("rl", hardware, "verl")}
+    if isinstance(settings, PlannerGrpoSettings):
+        inputs |= _origin_of_plan_rewards(profile, roles, settings)
+        return Recipe(name, "planner", settings, job, parent=parent, data=data, inputs=inputs)
+    inputs |= {
         "generator": _models_of(roles, "generator", settings.reward.generators),
         "scorer": _models_of(roles, "scorer"),
-        **({"conditioning": conditioning} if conditioning != "last" else {}),
     }
+    if (conditioning := profile.loop.conditioning) != "last":
+        inputs["conditioning"] = conditioning
     return Recipe(name, "critic", settings, job, parent=parent, data=data, inputs=inputs)
 
 
+def _origin_of_plan_rewards(
+    profile: Profile, roles: Backends, settings: PlannerGrpoSettings
+) -> dict[str, Any]:
+    """What they follow from: the grader, and for outcomes who makes the pictures."""
+    judge = profile.evaluation.judge
+    grader = {"grader": judge and judge.model.identity}
+    if settings.reward.of == "plan":
+        return grader
+    models = {role: _models_of(roles, role) for role in ("generator", "critic")}
+    return {**grader, **models, "loop": profile.loop}
+
+
 def _models_of(
-    roles: Backends, role: Literal["generator", "scorer"], named: Sequence[str] = ()
+    roles: Backends, role: Literal["generator", "critic", "scorer"], named: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Backends of a role -> what their answers follow from; no keys or endpoints are needed.
 
@@ -313,6 +358,7 @@ def _file_hashes(folder: Path) -> Mapping[str, str]:
 LINEAGE: dict[str, RecipeOf] = {
     BASE_MODEL: base_model,
     PLANNER: planner_sft,
+    RL_PLANNER: planner_rl,
     SFT_CRITIC: critic_sft,
     CRITIC: critic_rl,
 }

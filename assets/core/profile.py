@@ -182,7 +182,7 @@ class Profile(Backends):
         """Section `training` as rounds train."""
         if self.training is None or self.rounds is None:
             return None
-        changes = self.rounds.training
+        changes = {"planner_rl": None, **self.rounds.training}
         return TrainingSettings.model_validate(_merged(self.training.model_dump(), changes))
 
     def shards(self, size: str) -> int:

@@ -9,23 +9,33 @@ import numpy as np
 import pyarrow as pa
 
 from inference.agent_prompts.templates import version_of
-from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
+from schemas.curation import (
+    CRITIC_DPO,
+    CRITIC_RL,
+    CRITIC_SFT,
+    PLANNER_RL,
+    PLANNER_SFT,
+    SEQUENCES,
+    STEPS,
+)
 from warehouse.lake import ALL
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
+from ..prompts.pack_loader import load_pack
 from . import figures
 from .critic_sets import build_critic_rl, build_critic_sft
 from .exports.folder import read_card
 from .exports.publisher import FORMAT_VERSION, export_all
-from .planner_sets import build_planner_sft
+from .planner_sets import build_planner_rl, build_planner_sft
 from .preference_pairs import build_critic_dpo
 from .sequences import build_sequences
 from .settings import BalanceSettings
 from .steps import StepsReport, build_steps
 from .targets import own_target, progress_metadata, reduce_to_target, targets_of
 
+_SHOWN = 12
 _TRAJECTORY_INPUTS = ("prompts", "plans", "trajectories", "reviews")
 _CRITIC_INPUTS = ("plans", "trajectories", "scores", "steps", "reviews")
 
@@ -101,6 +111,14 @@ PLANNER_SFT_SET = _set_node(
     inputs=_set_inputs(PLANNER_SFT.name),
     code_version="3",
 )
+PLANNER_RL_SET = _set_node(
+    name="planner_rl",
+    description="Requests that no teacher has planned, for GRPO of the planner. Made where a "
+    "profile has `training.planner_rl`.",
+    tables=(PLANNER_RL,),
+    deps=("prompts", "plans"),
+    sections=("pack", "curation", "training.planner_rl"),
+)
 SEQUENCE_SET = _set_node(
     name="sequences",
     description="Complete trajectories as interleaved sequences, in an easy and a reflection form.",
@@ -111,7 +129,10 @@ EXPORT_SET = _set_node(
     name="exports",
     description="The sets in the formats of LLaMA-Factory, verl, the reference (JSONL) and Hugging "
     "Face datasets, each with a card.",
-    deps=("steps", "critic_sft", "critic_rl", "critic_dpo", "planner_sft", "sequences", "imports"),
+    deps=(
+        *("steps", "critic_sft", "critic_rl", "critic_dpo"),
+        *("planner_sft", "planner_rl", "sequences", "imports"),
+    ),
     optional_deps=("imports",),
     kinds=frozenset({"python", "huggingface"}),
     inputs=_export_inputs,
@@ -161,6 +182,15 @@ def planner_sft(
     quarantined = [{"document": name, "reason": reason} for name, reason in unusable[:20]]
     metadata = {"set_aside": table_metadata(quarantined)}
     return _record_set(PLANNER_SFT_SET, context, foundry, rows, metadata, "source")
+
+
+@dg.asset(**PLANNER_RL_SET.asset_args())
+def planner_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    settings = foundry.settings
+    rows = build_planner_rl(foundry.home, settings.curation.planner, load_pack(settings.pack).name)
+    shown = rows.slice(0, _SHOWN).select(["prompt_id", "request"]).to_pylist()
+    note = {"requests": table_metadata(shown)}
+    return PLANNER_RL_SET.record(context, foundry, {PLANNER_RL: rows}, note)
 
 
 @dg.asset(**SEQUENCE_SET.asset_args())

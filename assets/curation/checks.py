@@ -23,6 +23,7 @@ from .assets import (
     CRITIC_DPO_SET,
     CRITIC_RL_SET,
     CRITIC_SFT_SET,
+    PLANNER_RL_SET,
     PLANNER_SFT_SET,
     SEQUENCE_SET,
     STEP_SET,
@@ -183,3 +184,4 @@ critic_rl_checks = _set_checks(CRITIC_RL_SET, "rl")
 critic_dpo_checks = _set_checks(CRITIC_DPO_SET)
 planner_sft_checks = _set_checks(PLANNER_SFT_SET)
 sequences_checks = _set_checks(SEQUENCE_SET)
+planner_rl_checks = _set_checks(PLANNER_RL_SET)

@@ -1,4 +1,5 @@
-"""The planner's SFT set: complete plans, plans to be continued, imported interleaved documents.
+"""The planner's sets. SFT: complete plans, plans to be continued, imported interleaved documents.
+RL: requests alone.
 
 Planner data is not filtered by scores (paper, section 3.2): the quality of a plan does not depend
 on what the generator made of it. Only prompts of split `train` are used.
@@ -8,13 +9,22 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from inference.agent_prompts.templates import IMAGE, escape_tags, insert_image_tags, planner_prompt
+from inference.agent_prompts.templates import (
+    IMAGE,
+    RenderedPrompt,
+    escape_tags,
+    insert_image_tags,
+    planner_prompt,
+)
+from inference.calls.hashing import stable_hash
 from inference.roles import Plan, PlanStep
-from schemas.curation import PLANNER_SFT, PlannerSftRow
+from schemas.curation import PLANNER_RL, PLANNER_SFT, ChatMessageRow, PlannerRlRow, PlannerSftRow
 from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
 from warehouse import Home, Lake
@@ -24,6 +34,7 @@ from .comm import import_comm, planner_row
 from .settings import CurationSettings, PlannerSettings
 from .shards import Columns, ShardedLake, group_shards, pack_rows, shard_session, unpacked_rows
 
+_REQUESTED = ("prompt_id", "text", "input_images")
 _GROUP_ROWS = 100_000  # of plans; rows are in order of their plans within a group
 _BATCH_ROWS = 2_000
 _PLANNED: Columns = {
@@ -93,6 +104,34 @@ def build_planner_sft(
     return unpacked_rows(PLANNER_SFT, parts), quarantined
 
 
+def build_planner_rl(home: Home, settings: PlannerSettings, pack: str) -> pa.Table:
+    """Requests of a pack that no teacher has planned: GRPO needs no answers to learn from."""
+    names = {*home.lake.partitions(PROMPTS)} - {*home.lake.partitions(PLANS)}
+    where = (pc.field("split") == "train") & (pc.field("pack") == pack)
+    prompts = home.lake.read(PROMPTS, sorted(names), _REQUESTED, where).to_pylist()
+    by_hash = sorted(prompts, key=lambda row: stable_hash("planner_rl", row["prompt_id"]))
+    chosen = by_hash[: settings.rl_prompts]
+    return PLANNER_RL.to_arrow(_request_row(row, settings) for row in chosen)
+
+
+def _request_row(row: Mapping[str, Any], settings: PlannerSettings) -> PlannerRlRow:
+    question = _question(row["text"], row["input_images"], settings)
+    return PlannerRlRow(
+        row_id=row["prompt_id"],
+        prompt_id=row["prompt_id"],
+        request=row["text"],
+        messages=[ChatMessageRow(role="user", content=question.text)],
+        images=row["input_images"],
+        agent_prompt_version=question.version,
+    )
+
+
+def _question(request: str, images: Sequence[str], settings: PlannerSettings) -> RenderedPrompt:
+    """What the planner is asked. Input images make it an interleaved request, as in inference."""
+    template = settings.interleaved_prompt if images else settings.text_prompt
+    return planner_prompt(insert_image_tags(request, len(images)), template)
+
+
 def _plans(lake: Lake, settings: CurationSettings, shards: list[str]) -> bytes:
     connection = shard_session(lake, settings, shards, _PLANNED)
     return _packed(_plan_rows(connection, settings.planner))
@@ -121,13 +160,11 @@ def plan_rows(prompts: pa.Table, plans: pa.Table, settings: PlannerSettings) -> 
 def _plan_rows(
     connection: duckdb.DuckDBPyConnection, settings: PlannerSettings
 ) -> Iterator[PlannerSftRow]:
-    """Request to plan. Input images make it an interleaved request, as in inference."""
+    """Request to plan."""
     for planned in _planned_requests(connection, _PLANS_SQL):
-        interleaved = bool(planned.input_images)
-        template = settings.interleaved_prompt if interleaved else settings.text_prompt
-        reasoning = "" if interleaved else planned.reasoning
-        request = insert_image_tags(planned.request, len(planned.input_images))
-        yield _row(planned, "plan", 0, request, template, Plan(planned.steps, reasoning))
+        question = _question(planned.request, planned.input_images, settings)
+        reasoning = "" if planned.input_images else planned.reasoning
+        yield _row(planned, "plan", 0, question, Plan(planned.steps, reasoning))
 
 
 def _continuation_rows(
@@ -140,16 +177,17 @@ def _continuation_rows(
             key = f"{settings.seed}/{planned.trajectory_id}".encode()
             cut = 1 + int.from_bytes(hashlib.sha256(key).digest()[:8]) % last
             request, rest = _request_so_far(planned, cut), Plan(planned.steps[cut:])
-            yield _row(planned, "continuation", cut, request, settings.interleaved_prompt, rest)
+            question = planner_prompt(request, settings.interleaved_prompt, steps_given=cut)
+            yield _row(planned, "continuation", cut, question, rest)
 
 
 def _row(
-    planned: _PlannedRequest, source: str, cut: int, request: str, template: str, plan: Plan
+    planned: _PlannedRequest, source: str, cut: int, question: RenderedPrompt, plan: Plan
 ) -> PlannerSftRow:
     before = planned.steps[:cut]
     images = [planned.images[step.step_number] for step in before if step.prompt is not None]
     return planner_row(
-        planner_prompt(request, template, steps_given=cut),
+        question,
         plan,
         row_id=f"{planned.trajectory_id or planned.plan_id}/{source}",
         source=source,

@@ -172,13 +172,16 @@ class CommSettings(ConfigModel):
 
 
 class PlannerSettings(ConfigModel):
-    """The planner's SFT set. Planner data is not filtered (paper, section 3.2)."""
+    """The planner's sets. Planner data is not filtered (paper, section 3.2)."""
 
     text_prompt: str = Field("planner-text", description="Agent prompt for requests without images")
     interleaved_prompt: str = Field(
         "planner-interleaved", description="Agent prompt for requests with images"
     )
     comm: CommSettings = Field(CommSettings(), description="Import of CoMM documents")
+    rl_prompts: int = Field(
+        5000, ge=1, description="Requests of `planner_rl` at most, for GRPO of the planner"
+    )
     seed: int = Field(
         0, description="Where plans are cut, and which CoMM documents are continued from where"
     )

@@ -66,7 +66,7 @@ def _renamed(recipe: Recipe, own: Recipe, training_seed: int) -> Recipe:
 
 def _with_seed(training: TrainingSettings, training_seed: int) -> TrainingSettings:
     """The trainings of agents with another seed; the base model is the same."""
-    names = ("planner_sft", "critic_sft", "critic_rl")
+    names = ("planner_sft", "critic_sft", *training.reinforcements)
     own = {name: getattr(training, name) for name in names}
     seeds = {name: settings.seed + training_seed for name, settings in own.items()}
     return training.model_copy(

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 
 import dagster as dg
 import pyarrow as pa
@@ -21,14 +22,16 @@ from schemas.training import (
     EVALUATIONS,
     PLANNER,
     REPORTED_RECIPES,
+    RL_PLANNER,
     SFT_CRITIC,
     EvaluationRow,
     ReportedRecipeRow,
 )
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
+from training.registry import CheckpointRegistry
 from warehouse.atomic import atomic_write
 
-from ..checkpoints.recipes import LINEAGE, Recipe
+from ..checkpoints.recipes import LINEAGE, Recipe, agent_names
 from ..core.checks import Violations, blocking_checks
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
@@ -65,7 +68,7 @@ from .runner import (
     store_comparison,
 )
 from .systems import System, candidate_systems, is_system_variant, reference_systems
-from .variants import SEED, VARIANTS, Variant
+from .variants import NEWEST, SEED, VARIANTS, Variant
 
 
 def ablation_variants(foundry: FoundryResource) -> list[Variant]:
@@ -76,14 +79,29 @@ def ablation_variants(foundry: FoundryResource) -> list[Variant]:
 
 def _seed_variants(foundry: FoundryResource, training_seed: int) -> list[Variant]:
     named = [VARIANTS[name] for name in foundry.settings.evaluation.ablation.variants]
-    possible = [each for each in named if not oracle_problem(foundry.settings, each)]
+    made = {BASE_MODEL, *chain.from_iterable(agent_names(foundry).values())}
+    lacking = LINEAGE.keys() - made
+    possible = [
+        each
+        for each in named
+        if not oracle_problem(foundry.settings, each) and lacking.isdisjoint(each.agents)
+    ]
     return [replace(variant, training_seed=training_seed) for variant in possible]
 
 
 def evaluation_variants(foundry: FoundryResource) -> list[Variant]:
     """Those of the settings, and those of the systems that promotion compares."""
-    variants = [VARIANTS[name] for name in foundry.settings.evaluation.variants]
+    variants = [VARIANTS[name] for name in _named_variants(foundry)]
     return [*variants, *(each.variant(name) for name, each in _compared_systems(foundry).items())]
+
+
+def _named_variants(foundry: FoundryResource) -> list[str]:
+    """Those of the settings, and those with a reinforced planner once there is one."""
+    names = list(foundry.settings.evaluation.variants)
+    has_planner = RL_PLANNER in agent_names(foundry)["planner"]
+    if has_planner and CheckpointRegistry(foundry.home).rows(RL_PLANNER):
+        names += (variant for (planner, _), variant in NEWEST.items() if planner == RL_PLANNER)
+    return list(dict.fromkeys(names))
 
 
 def _compared_systems(foundry: FoundryResource) -> dict[str, System]:
@@ -112,7 +130,7 @@ def _evaluation_hashes(foundry: FoundryResource) -> list[str | None]:
     """Of the partitions that `evaluation` wrote; the others are the ablation's."""
     lake = foundry.home.lake
     systems = filter(is_system_variant, sorted(lake.partitions(EVALUATIONS)))
-    names = [*foundry.settings.evaluation.variants, *systems]
+    names = [*_named_variants(foundry), *systems]
     return [lake.content_hash(EVALUATIONS, name) for name in names]
 
 
@@ -137,7 +155,10 @@ EVALUATION = Node(
     description="Variants of the system on held-out requests and attempts, item by item.",
     tables=(EVALUATIONS, REPORTED_RECIPES),
     ledger=(MODEL_CALLS,),
-    deps=("prompts", "plans", "trajectories", "scores", "rubrics", PLANNER, SFT_CRITIC, CRITIC),
+    deps=(
+        *("prompts", "plans", "trajectories", "scores", "rubrics"),
+        *(PLANNER, RL_PLANNER, SFT_CRITIC, CRITIC),
+    ),
     sections=("evaluation", "training", "loop"),
     pool="gpu_train",
     inputs=_evaluation_inputs,
@@ -151,7 +172,7 @@ ABLATION = Node(
     "only when selected.",
     tables=(EVALUATIONS,),
     ledger=(MODEL_CALLS,),
-    deps=("evaluation", "exports", BASE_MODEL, PLANNER, SFT_CRITIC, CRITIC),
+    deps=("evaluation", "exports", BASE_MODEL, PLANNER, RL_PLANNER, SFT_CRITIC, CRITIC),
     sections=("evaluation", "training", "curation", "loop"),
     pool="gpu_train",
     inputs=_ablation_inputs,
@@ -282,7 +303,8 @@ def settings_hash(recipe: Recipe) -> str:
 
 
 def _newest_recipes(foundry: FoundryResource) -> Iterator[Recipe]:
-    return (LINEAGE[name](foundry) for name in (PLANNER, SFT_CRITIC, CRITIC))
+    names = chain.from_iterable(agent_names(foundry).values())
+    return (LINEAGE[name](foundry) for name in names)
 
 
 def _evaluation_checks(

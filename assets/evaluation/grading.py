@@ -1,21 +1,22 @@
 """Who grades plans and outcomes: a judge by rubrics, the exact grader of a world, or nobody."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from inference.calls.ask import QuestionCalls, Reply, ask_all
+from inference.calls.ask import Reply, ask_all
 from inference.calls.hashing import content_digest
-from inference.judge_grader import JudgeGrader
+from inference.judge_grader import open_judge, rubrics_from_rows
 from inference.questions import Respondent, Rubric, RubricQuestion
 from inference.roles import Grader, PlanRequest, qualified_name
 from inference.sketch_world.grader import SketchGrader
-from schemas.prompts import PromptRow
+from schemas.curation import PLANNER_RL
+from schemas.prompts import PROMPTS, PromptRow
 from schemas.training import RUBRICS, CriterionKind, RubricRow
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
 
@@ -25,7 +26,7 @@ from ..core.metadata import model_call_costs, table_metadata
 from ..core.node import Node
 from ..core.profile import Profile
 from ..core.progress import progress_of
-from ..prompts.pack_loader import load_pack
+from ..prompts.pack_loader import world_of
 from .items import heldout_requests, pack_name
 from .metrics import METRICS
 
@@ -44,14 +45,14 @@ def open_grader(foundry: FoundryResource) -> Iterator[Grader | None]:
     if judge is None:
         yield SketchGrader() if has_exact_grader(profile) else None
         return
-    model = profile.respondent("judge", foundry.home, judge.backend, judge.model)
-    with QuestionCalls(foundry.home, JUDGE, pack_name(profile), model, profile.limits) as calls:
-        yield JudgeGrader(calls, rubrics_from_rows(foundry.rows(RUBRICS)))
+    journal = JUDGE, pack_name(profile)
+    with open_judge(foundry.home, profile, judge, journal, profile.limits) as grader:
+        yield grader
 
 
 def has_exact_grader(profile: Profile) -> bool:
-    """Whether the pack's world (`reader` in its taxonomy.yaml) has a grader of its own."""
-    return _world_of(profile.pack) == "sketch"
+    """Whether the pack's world has a grader of its own."""
+    return world_of(profile.pack) == "sketch"
 
 
 def describe_grader(foundry: FoundryResource) -> str:
@@ -66,35 +67,15 @@ def describe_grader(foundry: FoundryResource) -> str:
     return f"none for pack {profile.pack}, so {missing}; `evaluation.judge` gives them"
 
 
-def rubrics_from_rows(rows: list[RubricRow]) -> dict[str, Rubric]:
-    """Prompt id -> rubric, whose criteria are in the order of their numbers."""
-    by_prompt: dict[str, list[RubricRow]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row.number):
-        by_prompt[row.prompt_id].append(row)
-    return {prompt_id: _rubric(criteria) for prompt_id, criteria in by_prompt.items()}
-
-
-def _rubric(rows: list[RubricRow]) -> Rubric:
-    images, texts = (
-        tuple(row.criterion for row in rows if row.kind == kind) for kind in ("image", "text")
-    )
-    return Rubric(images, texts, rows[0].image_count)
-
-
-@cache
-def _world_of(pack: str) -> str | None:
-    return load_pack(pack).taxonomy.reader
-
-
 _SHOWN = 12
 RUBRIC_SET = Node(
     name="rubrics",
     group="evaluation",
-    description="Yes-or-no criteria of every held-out request, written once by a model, for the "
-    "judge of a profile that has one.",
+    description="Yes-or-no criteria of every held-out request, and of those of `planner_rl`, "
+    "written once by a model, for the judge of a profile that has one.",
     tables=(RUBRICS,),
     ledger=(MODEL_CALLS,),
-    deps=("prompts", "trajectories"),
+    deps=("prompts", "trajectories", "planner_rl"),
     sections=(
         "pack",
         "evaluation.judge",
@@ -116,11 +97,22 @@ def rubrics(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
         return RUBRIC_SET.record(context, foundry, {RUBRICS: []}, note)
     writer = profile.respondent("rubric_writer", foundry.home, judge.backend, judge.rubrics)
     prompts = heldout_requests(foundry.home, pack_name(profile), profile.evaluation)
+    prompts += _reinforced_requests(foundry)
     written, calls = asyncio.run(_write(context, foundry, writer, prompts))
     name = qualified_name(writer)
     rows = [row for each, reply in written.items() for row in rubric_rows(each, reply, name)]
     tables: dict[Any, Any] = {RUBRICS: rows, MODEL_CALLS: calls}
     return RUBRIC_SET.record(context, foundry, tables, _metadata(prompts, written, rows, calls))
+
+
+def _reinforced_requests(foundry: FoundryResource) -> list[PromptRow]:
+    """Requests of `planner_rl`; none where the planner is not reinforced."""
+    if not (foundry.settings.training and foundry.settings.training.planner_rl):
+        return []
+    names = {row.prompt_id for row in foundry.rows(PLANNER_RL)}
+    where = pc.field("prompt_id").isin(pa.array(sorted(names), pa.string()))
+    rows = foundry.home.lake.read(PROMPTS, where=where).to_pylist()
+    return [PromptRow.model_validate(row) for row in rows]
 
 
 async def _write(

@@ -6,15 +6,14 @@ that share an agent share its answers. Nothing is written to the tables of train
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from inference.calls.ask import CallSite, ModelCalls
 from inference.calls.hashing import attempt_seed
 from inference.calls.progress import Progress
-from inference.events import ImageGenerated, StepAccepted, StepExhausted
 from inference.generators import roles_of_prompt
-from inference.loop import Loop, conditioning_images
+from inference.loop import Loop, conditioning_images, drawn_images
 from inference.roles import (
     Grader,
     OutcomeGrade,
@@ -141,7 +140,7 @@ class _Measurement:
             plan = (await self.calls.plan(CallSite(row.prompt_id), request)).answer
             outcome = replace(outcome, plan=plan)
             loop = Loop(self.calls, self.loop, row.prompt_id, plan, images)
-            drawn, generator_calls = await self._run(loop)
+            drawn, generator_calls = await drawn_images(loop)
             outcome = replace(outcome, images=tuple(drawn.items()))
         plan_grade, grade = PlanGrade(None, None), OutcomeGrade(None)
         if self.grader and self.has_planner:
@@ -151,20 +150,6 @@ class _Measurement:
         measured = RequestOfVariant(plan_grade, grade, generator_calls)
         final = outcome.final.sha256 if outcome.final else None
         return ItemResult(row.prompt_id, row.prompt_id, values_of(measured), final)
-
-    async def _run(self, loop: Loop) -> tuple[dict[int, EncodedImage], int]:
-        """Accepted (or exhausted) images by step, and the number of generator calls."""
-        chosen: dict[int, EncodedImage] = {}
-        generator_calls = 0
-        try:
-            async with aclosing(loop.events()) as events:
-                async for event in events:
-                    generator_calls += isinstance(event, ImageGenerated)
-                    if isinstance(event, StepAccepted | StepExhausted) and event.chosen:
-                        chosen[event.step.step_number] = event.chosen.draw.image
-        except UnusableAnswerError:  # a plan that cannot be followed, a prompt that cannot be drawn
-            return {}, generator_calls
-        return chosen, generator_calls
 
     async def _measure_verdict(self, item: StoredAttempt) -> ItemResult:
         before = await self.calls.image(item.source_image) if item.source_image else None

@@ -144,6 +144,8 @@ _ROWS = {
     "full_sft": "+ critic, supervised",
     "sft_on_rl_labels": "+ critic, supervised on the rows of RL as well",
     "full_rl": "+ critic, reinforced",
+    "planner_rl": "+ planner reinforced, critic supervised",
+    "both_rl": "+ planner and critic reinforced",
     "full_sft_sampled": "+ critic, supervised, answers sampled",
     "full_rl_sampled": "+ critic, reinforced, answers sampled",
 }

@@ -9,8 +9,8 @@ the intervals are clustered by request. A system is
   (a one-sided non-inferiority test: the lower end of its interval), and no mean is below
   `training.promote_at_least`;
 - worse if a difference is shown to be below it (the upper end);
-- undecided otherwise, where a value is missing, or where it would be accepted but for its new
-  critic, whose reinforcement gained nothing: the supervised one is a candidate, too.
+- undecided otherwise, where a value is missing, or where it would be accepted but for a new agent
+  whose reinforcement gained nothing: the supervised one is a candidate, too.
 
 Bonferroni's correction over the metrics, not Holm's: all intervals that are shown then hold at
 once, and none depends on the order of the others.
@@ -24,9 +24,9 @@ from typing import Literal
 
 import dagster as dg
 
-from inference.backends.checkpoint.manifest import is_agent_of
-from inference.backends.checkpoint.promotions import AGENT_NAMES
-from schemas.training import CRITIC, EVALUATIONS, PLANNER, SFT_CRITIC, EvaluationRow
+from inference.backends.checkpoint.manifest import AgentRole, is_agent_of
+from inference.backends.checkpoint.promotions import AGENT_NAMES, NAMES_BY_ROLE
+from schemas.training import CRITIC, EVALUATIONS, PLANNER, RL_PLANNER, SFT_CRITIC, EvaluationRow
 from training.registry import CheckpointRegistry
 from training.settings import PromotionMargins, TrainingSettings
 
@@ -38,7 +38,7 @@ from .items import pack_name, promotion_benchmark
 from .metrics import SUCCESS, observation_of
 from .settings import EvaluationSettings
 from .systems import System, candidate_systems, newest_system, reference_systems, system_in_use
-from .variants import CANDIDATE, SUPERVISED
+from .variants import NEWEST
 
 METRICS = tuple(PromotionMargins.model_fields)
 # By metric.
@@ -160,12 +160,12 @@ def _lacks_items(ours: SystemValues, theirs: SystemValues, metric: str) -> bool:
     return not theirs.get(metric) or not theirs[metric].keys() <= ours[metric].keys()
 
 
-def choose(assessments: Iterable[Assessment]) -> Assessment | None:
-    """The system to promote: both newest versions, else the better one of those with one."""
+def choose(assessments: Iterable[Assessment], newest: System) -> Assessment | None:
+    """The system to promote: the newest, else the better one of those that are in part."""
     accepted = [each for each in assessments if each.outcome == "accepted"]
     return max(
         accepted,
-        key=lambda each: (each.variant == CANDIDATE, each.means["final_success"]),
+        key=lambda each: (each.system == newest, each.means["final_success"]),
         default=None,
     )
 
@@ -212,7 +212,7 @@ PROMOTION = Node(
     group="checkpoints",
     description="The newest planner and critic, or one of them, are promoted if the system that "
     "will serve is good enough and within the margins of the best ever promoted.",
-    deps=("evaluation", PLANNER, SFT_CRITIC, CRITIC),
+    deps=("evaluation", PLANNER, RL_PLANNER, SFT_CRITIC, CRITIC),
     sections=("training",),
     kinds=frozenset({"python"}),
     output_hashes=_statuses,
@@ -232,7 +232,7 @@ NOT_WORSE = dg.AssetCheckSpec(
 def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     registry = CheckpointRegistry(foundry.home)
     assessments = assess_candidates(foundry, registry)
-    chosen = choose(assessments)
+    chosen = choose(assessments, newest_system(foundry))
     decisions = _decisions(foundry, registry, assessments, chosen)
     for each in decisions:
         if each["outcome"] == "rejected":
@@ -273,9 +273,12 @@ def _decisions(
 
 
 def _newest_versions(foundry: FoundryResource, assessments: Sequence[Assessment]) -> dict[str, str]:
-    """Versions to decide about, by name; of the supervised critic where it is a candidate."""
-    supervised = [each.system.versions for each in assessments if each.variant == SUPERVISED]
-    return newest_system(foundry).versions | (supervised[0] if supervised else {})
+    """Versions to decide about, by name; of supervised agents where they are candidates."""
+    ours = NEWEST.values()
+    versions = newest_system(foundry).versions
+    for each in assessments:
+        versions |= each.system.versions if each.variant in ours else {}
+    return versions
 
 
 def assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) -> list[Assessment]:
@@ -291,8 +294,11 @@ def assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) ->
         for variant, system in candidates.items()
     ]
     newest = newest_system(foundry)
-    why = _without_gain(newest, registry, rows, benchmark, rules)
-    return [_held_back(each, newest.critic, why) for each in assessments] if why else assessments
+    for role in NAMES_BY_ROLE:
+        if why := _without_gain(role, newest, registry, rows, benchmark, rules):
+            held_back = getattr(newest, role)
+            assessments = [_held_back(each, held_back, why) for each in assessments]
+    return assessments
 
 
 def _rejected(registry: CheckpointRegistry, system: System) -> list[str]:
@@ -303,41 +309,48 @@ def _rejected(registry: CheckpointRegistry, system: System) -> list[str]:
     ]
 
 
-def _held_back(assessment: Assessment, critic: str, why: str) -> Assessment:
-    """Not accepted with this critic; one that is worse stays so."""
-    if assessment.outcome != "accepted" or assessment.system.critic != critic:
+def _held_back(assessment: Assessment, agent: str, why: str) -> Assessment:
+    """Not accepted with this agent; one that is worse stays so."""
+    system = assessment.system
+    if assessment.outcome != "accepted" or agent not in (system.planner, system.critic):
         return assessment
     return replace(assessment, outcome="undecided", why=f"{why}; `interleave promote` overrules")
 
 
 def _without_gain(
+    role: AgentRole,
     newest: System,
     registry: CheckpointRegistry,
     rows: Iterable[EvaluationRow],
     benchmark: str,
     rules: Rules,
 ) -> str:
-    """Why the newest reinforced critic may not be promoted; empty: it may.
+    """Why the newest reinforced agent of a role may not be promoted; empty: it may.
 
-    With the newest planner, it has to end more requests well than the supervised critic that it
-    started from. One that started from a model that was not trained here is compared with none, and
-    one that is in use was compared before.
+    With the newest agent of the other role, it has to end more requests well than the supervised
+    one that it started from. One that started from a model that was not trained here is compared
+    with none, and one that is in use was compared before.
     """
-    in_use, version = system_in_use(registry.home), newest.versions[CRITIC]
-    is_new = in_use is None or in_use.critic != newest.critic
-    if not is_new or not registry.is_complete(CRITIC, version):
+    agent, in_use = getattr(newest, role), system_in_use(registry.home)
+    name, _, version = agent.partition("@")
+    supervised, *reinforced = NAMES_BY_ROLE[role]
+    is_new = in_use is None or getattr(in_use, role) != agent
+    if name not in reinforced or not is_new or not registry.is_complete(name, version):
         return ""
-    parent = System(newest.planner, (registry.find(CRITIC, version).parent or "").replace("/", "@"))
-    values = values_by_system(rows, benchmark, {CANDIDATE: newest, SUPERVISED: parent})
-    is_ours = parent.critic.startswith(f"{SFT_CRITIC}@")
-    if not is_ours or not values[newest].get(SUCCESS):
+    before = (registry.find(name, version).parent or "").replace("/", "@")
+    if not before.startswith(f"{supervised}@"):
+        return ""
+    parent = replace(newest, **{role: before})
+    variants = {each.newest_name: each for each in (newest, parent)}
+    values = values_by_system(rows, benchmark, variants)
+    if not values[newest].get(SUCCESS):
         return ""
     gain = rules.difference(values[newest], values[parent], SUCCESS, rules.evaluation.confidence)
     if gain is None:
-        return f"not compared with {parent.critic}, which it started from"
+        return f"not compared with {before}, which it started from"
     if gain.mean > 0:
         return ""
-    return f"no better than {parent.critic}, which it started from: {SUCCESS} {gain:+}"
+    return f"no better than {before}, which it started from: {SUCCESS} {gain:+}"
 
 
 def _system_cells(assessment: Assessment) -> dict[str, object]:

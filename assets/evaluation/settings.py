@@ -4,8 +4,8 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field, field_validator
 
-from inference.backends.factory import ChatBackend
-from inference.backends.providers.settings import JudgeModel, RubricModel
+from inference.backends.factory import Judge
+from inference.backends.providers.settings import RubricModel
 from schemas.yaml_config import ConfigModel
 
 from .variants import VARIANTS
@@ -30,11 +30,9 @@ class ItemSettings(ConfigModel):
     )
 
 
-class JudgeSettings(ConfigModel):
-    """Models that grade plans and outcomes by rubrics, at the endpoints of a provider."""
+class JudgeSettings(Judge):
+    """A judge, and the model that writes its rubrics."""
 
-    backend: ChatBackend = Field(description="Backend of both models, with endpoints and keys")
-    model: JudgeModel = Field(description="Answers the criteria, for every plan and outcome")
     rubrics: RubricModel = Field(
         description="Writes the criteria of a request, once: the asset `rubrics`"
     )

@@ -7,17 +7,17 @@ losses, each within the margin, would add up.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product, starmap
 from math import inf
 
-from inference.backends.checkpoint.manifest import promoted
-from inference.backends.checkpoint.promotions import AGENT_NAMES
-from schemas.training import CRITIC, PLANNER, SFT_CRITIC
+from inference.backends.checkpoint.manifest import AgentRole, promoted
+from inference.backends.checkpoint.promotions import AGENT_NAMES, NAMES_BY_ROLE
 from training.registry import CheckpointRegistry
 from warehouse import Home
 
 from ..checkpoints import recipes
 from ..core.foundry import FoundryResource
-from .variants import BEST, CANDIDATE, NEW_CRITIC, NEW_PLANNER, PROMOTED, SUPERVISED, Variant
+from .variants import BEST, NEW_CRITIC, NEW_PLANNER, NEWEST, PROMOTED, Variant
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class System:
         """Name of the checkpoint -> version."""
         return dict(each.split("@") for each in (self.planner, self.critic))
 
+    @property
+    def newest_name(self) -> str:
+        """Of its variant, if it is of the newest versions."""
+        return NEWEST[self.planner.partition("@")[0], self.critic.partition("@")[0]]
+
     def variant(self, name: str) -> Variant:
         return Variant(name, self.planner, self.critic)
 
@@ -40,12 +45,24 @@ class System:
 
 
 def newest_system(foundry: FoundryResource) -> System:
-    """The newest versions: of the present data, else the last that were trained."""
-    return System(_newest(foundry, PLANNER), _newest(foundry, CRITIC))
+    """The newest versions, reinforced: of the present data, else the last that were trained."""
+    last = {role: names[-1] for role, names in recipes.agent_names(foundry).items()}
+    return System(**{role: _newest(foundry, name) for role, name in last.items()})
 
 
 def _newest(foundry: FoundryResource, name: str) -> str:
     return f"{name}@{recipes.newest_version(foundry.home, recipes.LINEAGE[name](foundry))}"
+
+
+def _choices(foundry: FoundryResource, role: AgentRole, in_use: str) -> list[str]:
+    """The newest checkpoints of a role that may be promoted, the last of the pipeline first.
+
+    The supervised one is among them for as long as no reinforced one is in use.
+    """
+    names = recipes.agent_names(foundry)[role]
+    is_reinforced = in_use.partition("@")[0] in NAMES_BY_ROLE[role][1:]
+    own = names[-1:] if is_reinforced else reversed(names)
+    return [_newest(foundry, name) for name in own]
 
 
 def system_in_use(home: Home) -> System | None:
@@ -57,14 +74,12 @@ def system_in_use(home: Home) -> System | None:
 def candidate_systems(foundry: FoundryResource) -> dict[str, System]:
     """Variant -> system that may be promoted, the newest first; none where that is in use.
 
-    Only those whose versions are trained: one agent may be newer than the other. The supervised
-    critic is for as long as no reinforced one was better.
+    Only those whose versions are trained: one agent may be newer than the other.
     """
     registry, newest = CheckpointRegistry(foundry.home), newest_system(foundry)
     in_use, used = promoted(foundry.home), system_in_use(foundry.home)
-    systems = {CANDIDATE: newest}
-    if not in_use.get("critic", "").startswith(f"{CRITIC}@"):
-        systems[SUPERVISED] = System(newest.planner, _newest(foundry, SFT_CRITIC))
+    planners, critics = (_choices(foundry, r, in_use.get(r, "")) for r in ("planner", "critic"))
+    systems = {each.newest_name: each for each in starmap(System, product(planners, critics))}
     if "planner" in in_use:
         systems[NEW_CRITIC] = System(in_use["planner"], newest.critic)
     if "critic" in in_use:
@@ -119,5 +134,11 @@ def _best_systems(registry: CheckpointRegistry) -> Iterator[System]:
 
 def _system_of(versions: Mapping[str, str]) -> System:
     """Of a planner's and a critic's version, by name."""
-    (critic,) = versions.keys() - {PLANNER}
-    return System(f"{PLANNER}@{versions[PLANNER]}", f"{critic}@{versions[critic]}")
+    return System(
+        *(
+            f"{name}@{versions[name]}"
+            for names in NAMES_BY_ROLE.values()
+            for name in names
+            if name in versions
+        )
+    )

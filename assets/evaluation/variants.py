@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from inference.backends.checkpoint.manifest import Answers
 from inference.backends.factory import ChatBackend
-from schemas.training import BASE_MODEL, CRITIC, PLANNER, SFT_CRITIC
+from schemas.training import BASE_MODEL, CRITIC, PLANNER, RL_PLANNER, SFT_CRITIC
 
 # Names of checkpoints that only the ablation has.
 NO_STEP, NO_ACCURACY = "ablation_rl_no_step", "ablation_rl_no_accuracy"
@@ -12,10 +12,15 @@ ONE_AGENT, UNFILTERED = "ablation_one_agent", "ablation_unfiltered"
 SFT_ON_RL_LABELS = "ablation_sft_on_rl_labels"
 # Hosted models in place of checkpoints: the section of the profile that has them, and their name.
 GEMINI, GPT = "gemini/gemini-2.5-pro", "openai/gpt-4.1"
-# Variants that promotion reads: of the newest checkpoints, of one newest and one promoted, of the
-# supervised critic, of those in use, and (best_1 ...) of the best ever promoted.
-CANDIDATE, NEW_PLANNER, NEW_CRITIC = "full_rl", "new_planner", "new_critic"
-SUPERVISED = "full_sft"  # what the newest was before reinforcement
+# Variants that promotion reads: of the newest checkpoints, supervised and reinforced; of one newest
+# and one promoted; of those in use; and (best_1 ...) of the best ever promoted.
+NEWEST = {
+    (RL_PLANNER, CRITIC): "both_rl",
+    (RL_PLANNER, SFT_CRITIC): "planner_rl",
+    (PLANNER, CRITIC): "full_rl",
+    (PLANNER, SFT_CRITIC): "full_sft",
+}
+NEW_PLANNER, NEW_CRITIC = "new_planner", "new_critic"
 PROMOTED, BEST = "promoted", "best_"
 SEED = "-seed-"  # in names of partitions, between variant and training seed
 
@@ -65,7 +70,7 @@ class Variant:
 _BASE, _SFT, _RL = "+ Qwen3-VL-8B, zero-shot", "+ Full SFT", "+ Full RL"
 # `base` and `untrained` stand for one row of the paper: there, an untrained model answers in the
 # form. So do a variant and its `_sampled` one: how the paper's agents decode is not said. The
-# control `sft_on_rl_labels` is not the paper's.
+# control `sft_on_rl_labels` and reinforced planners are not the paper's.
 _VARIANTS = (
     Variant("generator_only", None, None, paper="FLUX.2-klein-9B"),
     Variant("oracle_gemini", GEMINI, GEMINI, paper="+ Gemini 2.5 Pro, oracle"),
@@ -78,6 +83,8 @@ _VARIANTS = (
     Variant("rl_no_step", PLANNER, NO_STEP, paper="+ RL without step reward"),
     Variant("rl_no_accuracy", PLANNER, NO_ACCURACY, paper="+ RL without accuracy reward"),
     Variant("full_rl", PLANNER, CRITIC, paper=_RL),
+    Variant("planner_rl", RL_PLANNER, SFT_CRITIC),
+    Variant("both_rl", RL_PLANNER, CRITIC),
     Variant("full_sft_sampled", PLANNER, SFT_CRITIC, answers="sampled", paper=_SFT),
     Variant("full_rl_sampled", PLANNER, CRITIC, answers="sampled", paper=_RL),
     Variant("one_agent", ONE_AGENT, ONE_AGENT, paper="One agent"),

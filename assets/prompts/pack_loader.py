@@ -4,7 +4,7 @@ Every problem is reported with the file, line and key that a person has to edit.
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from schemas import DocumentError, FoundryError
@@ -28,6 +28,12 @@ def load_pack(name_or_path: str | Path) -> Pack:
     if is_file_pack(folder):
         return load_file_pack(folder)
     return _load(folder, _file_states(folder))
+
+
+@cache
+def world_of(pack: str) -> str | None:
+    """The simulated world that a pack's prompts are about (`reader` in its taxonomy.yaml)."""
+    return load_pack(pack).taxonomy.reader
 
 
 @lru_cache(maxsize=8)

@@ -14,7 +14,7 @@ from ..core.statistics import clustered_interval, paired_difference
 from ..evaluation.items import PARTS, benchmark_name, pack_name, promotion_benchmark
 from ..evaluation.promotion import assess_candidates, values_by_system
 from ..evaluation.systems import System, newest_system, system_in_use
-from ..evaluation.variants import CANDIDATE, NEW_CRITIC, NEW_PLANNER, PROMOTED, SUPERVISED
+from ..evaluation.variants import NEW_CRITIC, NEW_PLANNER, NEWEST, PROMOTED
 from ..prompts.rounds import RoundPlan
 from .data import row_counts
 from .safeguards import diversity
@@ -55,7 +55,7 @@ def round_measures(foundry: FoundryResource, after: System, before: System) -> l
     settings, pack = foundry.settings.evaluation, pack_name(foundry.settings)
     bootstrap = settings.model_dump(include={"seed", "resamples", "confidence"})
     rows, measures = foundry.rows(EVALUATIONS), []
-    tried = dict.fromkeys((CANDIDATE, SUPERVISED, NEW_PLANNER, NEW_CRITIC), after)
+    tried = dict.fromkeys((*NEWEST.values(), NEW_PLANNER, NEW_CRITIC), after)
     variants = tried | {PROMOTED: before}
     for benchmark in (benchmark_name(pack, *part) for part in PARTS):
         values = values_by_system(rows, benchmark, variants)

@@ -25,6 +25,7 @@ from inference.calls.scoring import Ensemble, callees
 from inference.environments import gpus as gpus_here
 from inference.generators import GeneratorPair, generator_shares
 from inference.roles import Backend, Generator, Roles, qualified_name
+from schemas.curation import PLANNER_RL
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import EVALUATIONS, RUBRICS
 from schemas.trajectories import LOOP_ROLES, TRAJECTORIES, Role
@@ -32,8 +33,9 @@ from training.stage_needs import StageNeeds, disk_needed, drawing_seconds, stage
 from warehouse import Home
 
 from ..benchmarks.settings import BenchmarkJudgeSettings
-from ..checkpoints.estimates import GrpoLoad, SftEstimate, grpo_load, query, sft_estimates
+from ..checkpoints.estimates import GrpoLoad, SftEstimate, grpo_loads, query, sft_estimates
 from ..core.foundry import FoundryResource
+from ..evaluation.settings import JudgeSettings
 from ..evaluation.variants import VARIANTS
 from ..prompts.assets import load_packs
 from ..prompts.expansion import bank_questions
@@ -96,7 +98,7 @@ class Estimate:
     trajectories: int
     roles: tuple[RoleEstimate, ...]
     disk_gb: float  # of the images
-    grpo: GrpoLoad | None  # None: there is none to come; its rewards are among the roles
+    grpo: tuple[GrpoLoad, ...]  # to come; their rewards are among the roles
     measured: LedgerForecast  # of the trajectories, with their plans and scores
     sft: tuple[SftEstimate, ...]  # trainings to come
     needs: tuple[StageNeeds, ...]  # of machines, by stage
@@ -126,21 +128,22 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
     trajectories += requests_without_trajectories(foundry)
     attempts = trajectories * _attempts_per_trajectory(foundry.home)
     measured = _measured_calls(foundry.home)
-    load = grpo_load(foundry, trajectories)
-    roles = [
-        _role_estimate(foundry, model, measured)
-        for model in (
-            *_models(foundry, trajectories, round(attempts)),
-            *_judge_models(foundry, trajectories),
-            *(_reward_models(foundry, load) if load else ()),
-        )
-    ]
+    models = (
+        *_models(foundry, trajectories, round(attempts)),
+        *_judge_models(foundry, trajectories),
+    )
+    roles = [_role_estimate(foundry, model, measured) for model in models]
+    loads = []
+    for load in grpo_loads(foundry, trajectories, _attempts_per_trajectory(foundry.home)):
+        rewards = [_role_estimate(foundry, m, measured) for m in _reward_models(foundry, load)]
+        loads.append(load.waiting_for_rewards(_slowest_reward(rewards)))
+        roles += rewards
     needs = stage_needs(foundry.settings.servers, foundry.settings.training)
     return Estimate(
         trajectories=trajectories,
         roles=tuple(roles),
         disk_gb=attempts * _image_mb(foundry) / 1000,
-        grpo=load and load.waiting_for_rewards(_slowest_reward(roles)),
+        grpo=tuple(loads),
         measured=ledger_forecast(foundry.home, loop_model_names(foundry), trajectories),
         sft=tuple(sft_estimates(foundry, trajectories)),
         needs=tuple(needs),
@@ -246,12 +249,18 @@ def _settings_of(foundry: FoundryResource, role: Role, backend: Backend) -> obje
 
 
 def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]:
-    """A drawing for every answer whose prompt is drawn, and a score by every scorer.
+    """A drawing for every answer whose prompt is drawn, and a score by every scorer; of plans, and
+    of what is drawn of them, a judgement.
 
     Of a pair of generators the second draws: most rows judge an edit.
     """
-    reward = foundry.training.critic_rl.reward
+    reward = getattr(foundry.training, load.name).reward
     slots: dict[Role, int] = {"generator": reward.concurrency, "scorer": reward.scorings}
+    if load.name == "planner_rl":
+        slots = {"generator": reward.concurrency, "critic": reward.scorings} if load.draws else {}
+        if judge := foundry.settings.evaluation.judge:
+            model = _judge_model(judge, load.answers)
+            yield model._replace(slots=reward.scorings, purpose="rewards")
     for role, most in slots.items():
         for model in _role_models(foundry, role, foundry.roles):
             if share := model.an_attempt:
@@ -260,12 +269,11 @@ def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]
 
 
 def _slowest_reward(roles: Sequence[RoleEstimate]) -> float:
-    """Hours of the slower of drawing and scoring; the calls of all scorers share the slots."""
+    """Hours of the slowest kind of calls; those of all scorers share the slots."""
     hours: dict[Role, float] = defaultdict(float)
     for role in roles:
-        if role.purpose:
-            hours[role.role] += role.hours
-    return max(hours.values())
+        hours[role.role] += role.hours
+    return max(hours.values(), default=0.0)
 
 
 def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Model]:
@@ -279,17 +287,23 @@ def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Mode
     if judge is None:
         return
     requests = evaluation.heldout.stories + evaluation.heldout_category.stories
+    training, with_rubric = foundry.settings.training, requests
+    if training and training.planner_rl:
+        with_rubric += lake.rows(PLANNER_RL) or foundry.settings.curation.planner.rl_prompts
     written = {row.prompt_id for row in foundry.rows(RUBRICS)}
-    missing = max(0, requests - len(written))
+    missing = max(0, with_rubric - len(written))
     name = f"{judge.backend}/{judge.rubrics.identity}"
     yield _Model("rubric_writer", name, judge.rubrics, calls=missing)
-    if foundry.settings.training is None:  # no checkpoints to evaluate
+    if training is None:  # no checkpoints to evaluate
         return
     evaluated = set() if trajectories else set(lake.partitions(EVALUATIONS))
     variants = [VARIANTS[each] for each in evaluation.variants if each not in evaluated]
     grades = sum(1 + (variant.planner is not None) for variant in variants)
-    name = f"{judge.backend}/{judge.model.identity}"
-    yield _Model("judge", name, judge.model, calls=requests * grades)
+    yield _judge_model(judge, requests * grades)
+
+
+def _judge_model(judge: JudgeSettings, calls: int) -> _Model:
+    return _Model("judge", f"{judge.backend}/{judge.model.identity}", judge.model, calls=calls)
 
 
 def _role_estimate(foundry: FoundryResource, model: _Model, measured: _Calls) -> RoleEstimate:

@@ -74,8 +74,8 @@ def estimate_in_terminal(foundry: FoundryResource) -> None:
         console.print(_measured_line(expected.measured))
     for training in expected.sft:
         console.print(_sft_line(training))
-    if expected.grpo:
-        console.print(_grpo_line(expected.grpo))
+    for load in expected.grpo:
+        console.print(_grpo_line(load))
     console.print()
     console.print(_needs_grid(expected.needs))
     console.print(
@@ -127,7 +127,7 @@ def _grpo_line(load: GrpoLoad) -> str:
     time = f"as {load.seconds_measured}" if load.seconds_measured else "assumed, at most"
     share = f"{load.drawn_measured:,} here" if load.drawn_measured else "assumed"
     return (
-        f"\nGRPO: {load.steps:,} steps of {load.rollouts:,} answers, about "
+        f"\n{load.name}: {load.steps:,} steps of {load.rollouts:,} answers, about "
         f"{load.seconds:,.0f} s a step ({time}), {load.hours:,.1f} hours, "
         f"{load.gpu_hours:,.1f} GPU hours; {load.evaluated:,} answers to dev rows; "
         f"{load.drawn_share:.0%} of all answers are drawn and scored ({share})"

@@ -273,8 +273,8 @@ class Rehearsal:
         name = base["model"] or f"the {base['source']} base model"
         folder = self._agent(name, base["revision"])
         base |= {"source": "huggingface", "model": str(folder), "revision": None}
-        for role in ("planner_sft", "critic_sft", "critic_rl"):
-            if start := training[role].get("start"):
+        for role in ("planner_sft", "critic_sft", "planner_rl", "critic_rl"):
+            if start := (training[role] or {}).get("start"):
                 tiny = self._agent(start["model"], start["revision"])
                 training[role]["start"] = {"model": str(tiny), "revision": None}
 

@@ -63,8 +63,9 @@ def shorten_trainings(rewriter: Rewriter, settings: TrainingSettings) -> None:
     training = rewriter.section("training")
     for role in ("planner_sft", "critic_sft"):
         _sft(rewriter, f"training.{role}", getattr(settings, role))
-    _grpo(rewriter, training["critic_rl"])
-    for role in ("planner_sft", "critic_sft", "critic_rl"):
+    for role in settings.reinforcements:
+        _grpo(rewriter, f"training.{role}")
+    for role in ("planner_sft", "critic_sft", *settings.reinforcements):
         if getattr(settings, role).dev_share:  # some of a few prompts
             rewriter.set(f"training.{role}", "dev_share", 0.5, "size")
     rewriter.lower("training.answers", "image_max_pixels", SIDE**2)
@@ -96,8 +97,8 @@ def _sft(rewriter: Rewriter, path: str, settings: SftSettings) -> None:
     section["image_max_pixels"] = min(pixels, SIDE**2)
 
 
-def _grpo(rewriter: Rewriter, section: Values) -> None:
-    path = "training.critic_rl"
+def _grpo(rewriter: Rewriter, path: str) -> None:
+    section = rewriter.section(path)
     if section["gpus"]:
         rewriter.record(path, f"{section['gpus']} GPUs, rollouts by vLLM", "the CPU engine", "gpu")
     for option in ("offload", "attention", "tokens_per_gpu", "cluster"):

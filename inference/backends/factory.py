@@ -31,7 +31,14 @@ from .backend import SECTIONS, BackendSettings, backends_of, load_sections
 from .checkpoint.backend import CheckpointBackend
 from .checkpoint.manifest import AgentRole, Answers
 from .providers.api import ApiSettings
-from .providers.settings import BudgetSettings, ChatModel, EndpointSettings, Price, RemoteModel
+from .providers.settings import (
+    BudgetSettings,
+    ChatModel,
+    EndpointSettings,
+    JudgeModel,
+    Price,
+    RemoteModel,
+)
 
 load_sections()
 RespondentRole = Literal["expander", "rubric_writer", "judge", "benchmark_judge"]
@@ -61,6 +68,13 @@ GeneratorBinding = Annotated[  # told apart by their types, so that an error is 
 
 
 Section = TypeVar("Section", bound=BackendSettings)
+
+
+class Judge(ConfigModel):
+    """A model that grades plans and outcomes by rubrics, at the endpoints of a provider."""
+
+    backend: ChatBackend = Field(description="Its backend, with endpoints and keys")
+    model: JudgeModel = Field(description="Answers the criteria, for every plan and outcome")
 
 
 class RoleBindings(ConfigModel):

@@ -54,7 +54,7 @@ def test_an_estimate_has_trajectories_and_grpo(command):
     assert done.returncode == 0, done.stderr
     shown = " ".join(done.stdout.split())
     assert "100 trajectories" in shown and "rewards" in shown
-    assert "GRPO: 2 steps of 64 answers, about " in shown
+    assert "critic_rl: 2 steps of 64 answers, about " in shown
     assert "50% of all answers are drawn and scored (assumed)" in shown
 
 

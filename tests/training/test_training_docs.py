@@ -13,4 +13,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 def test_examples_of_the_page_are_valid():
     blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     read = [TrainingSettings.model_validate(yaml.safe_load(block)["training"]) for block in blocks]
-    assert [settings.critic_rl.recipe for settings in read] == ["paper", "paper", "sketch", "lora"]
+    assert [settings.critic_rl.recipe for settings in read] == [
+        *("paper", "paper", "sketch", "sketch", "lora")
+    ]

@@ -1,4 +1,4 @@
-"""Job and driver of the critic's reinforcement: rewards, verl, its progress, the final model.
+"""Job and driver of a reinforcement: rewards, verl, its progress, the final model.
 
 `python -m training.grpo.driver JOB.json`. Started again it resumes from verl's newest complete
 checkpoint, and does nothing twice.
@@ -17,22 +17,27 @@ from tempfile import gettempdir
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from inference.backends.factory import Backends
+from inference.backends.factory import Backends, Judge
 from inference.calls.ask import ModelCalls
 from inference.environments import Hardware, ensure_environment
 from inference.generators import generator_shares
 from inference.images_server.ray_replicas import RAY_TIMED_OUT
+from inference.judge_grader import open_judge
+from inference.roles import Grader
 from inference.servers.ray_jobs import reachable_host
 from inference.servers.vllm import compiler_variables
-from inference.settings import Conditioning
+from inference.settings import LoopSettings
+from inference.sketch_world.grader import SketchGrader
 from schemas.yaml_config import ConfigModel
 from warehouse import Home, Journal
 
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
+from ..rewards.critic import CriticRewards
 from ..rewards.generators import generators_of_rows, images_so_far
+from ..rewards.planner import PlannerRewards
 from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
-from ..rewards.service import RewardService
+from ..rewards.service import Rewards, RewardService
 from ..tracking import has_package, require_tracker
 from .recipe import (
     CHECKPOINTS,
@@ -40,7 +45,8 @@ from .recipe import (
     ROWS,
     STOP,
     Attention,
-    GrpoSettings,
+    CriticGrpoSettings,
+    PlannerGrpoSettings,
     cluster_overrides,
     environment,
     overrides,
@@ -63,15 +69,24 @@ _LAST_STEPS = 10  # steps whose drawings must not fail
 class GrpoJob(ConfigModel):
     """Payload of the driver."""
 
-    parent: AbsolutePath = Field(description="Critic that is reinforced, in Hugging Face format")
-    data: AbsolutePath = Field(description="Folder of the export for verl")
-    settings: GrpoSettings = Field(description="How")
+    parent: AbsolutePath = Field(description="Agent that is reinforced, in Hugging Face format")
+    data: AbsolutePath = Field(description="File of the export for verl")
+    settings: CriticGrpoSettings | PlannerGrpoSettings = Field(description="How; says which role")
     root: str = Field(description="Folder or URL of the lake, where the images are")
-    roles: Backends = Field(description="Generator and scorer of the rewards")
+    roles: Backends = Field(description="Generator, scorer and critic of the rewards")
     version: str = Field(description="Version of the checkpoint that is made; names its rollouts")
-    conditioning: Conditioning = Field(
-        "last", description="Of a trajectory's images, those that rewards are drawn from"
+    loop: LoopSettings = Field(
+        LoopSettings(),
+        description="How rewards are drawn: from which images, and a planner's outcomes",
     )
+    judge: Judge | None = Field(
+        None, description="Grades plans and outcomes; null: the exact grader of the sketch world"
+    )
+
+
+def judge_partition(version: str) -> str:
+    """Partition of the journal with the judgements of a version's rewards."""
+    return f"{version}-judge"
 
 
 def grpo_job(name: str, folder: Path, job: GrpoJob) -> TrainerJob:
@@ -216,32 +231,54 @@ class GrpoRun:
     @contextmanager
     def _reward_service(self) -> Iterator[RewardService]:
         """The service, while it is the only writer of the journal of this run's calls."""
-        home, settings = Home(self._job.root), self._settings.reward
-        # No trained agent is loaded for a reward.
-        untrained = {"planner": "sketch", "critic": "sketch"}
-        bindings = self._job.roles.roles.model_copy(update=untrained)
-        backends = self._job.roles.model_copy(update={"roles": bindings})
-        roles = backends.build(home)
-        named = [backends.of_backend("generator", name, home) for name in settings.generators]
-        drawing = named or [generator for generator, _ in generator_shares(roles)]
-        version, rollouts = self._job.version, Journal(self._folder / ROLLOUTS)
-        with ModelCalls(home, self._driver.job.name, version, roles, settings.limits) as calls:
-            yield RewardService(
-                calls,
-                generators_of_rows(
-                    drawing, self._judged_prompts, settings.seed, home, self._folder
-                ),
-                settings,
-                version,
-                rollouts,
-                self._job.conditioning,
-                self._images_of_rows(home),
-            )
+        home, name, version = Home(self._job.root), self._driver.job.name, self._job.version
+        limits, rollouts = self._settings.reward.limits, Journal(self._folder / ROLLOUTS)
+        with (
+            ModelCalls(home, name, version, self._backends().build(home), limits) as calls,
+            self._rewards(calls, home) as rewards,
+        ):
+            yield RewardService(rewards, version, rollouts)
         rollouts.close()
+
+    def _backends(self) -> Backends:
+        """Those of the profile; a trained agent is loaded only where its answers count."""
+        settings, untrained = self._settings, {"planner": "sketch"}
+        if not isinstance(settings, PlannerGrpoSettings) or settings.reward.of == "plan":
+            untrained["critic"] = "sketch"
+        bindings = self._job.roles.roles.model_copy(update=untrained)
+        return self._job.roles.model_copy(update={"roles": bindings})
+
+    @contextmanager
+    def _rewards(self, calls: ModelCalls, home: Home) -> Iterator[Rewards]:
+        """Rewards of the role that is trained."""
+        if isinstance(self._settings, PlannerGrpoSettings):
+            with self._grader(home) as grader:
+                yield PlannerRewards(calls, grader, self._settings.reward, self._job.loop)
+            return
+        settings = self._settings.reward
+        named = [self._backends().of_backend("generator", n, home) for n in settings.generators]
+        drawing = named or [generator for generator, _ in generator_shares(calls.roles)]
+        yield CriticRewards(
+            calls,
+            generators_of_rows(drawing, self._judged_prompts, settings.seed, home, self._folder),
+            settings,
+            self._job.loop.conditioning,
+            self._images_of_rows(home),
+        )
+
+    @contextmanager
+    def _grader(self, home: Home) -> Iterator[Grader]:
+        job, limits = self._job, self._settings.reward.limits
+        if job.judge is None:
+            yield SketchGrader()
+            return
+        journal = self._driver.job.name, judge_partition(job.version)
+        with open_judge(home, job.roles, job.judge, journal, limits) as grader:
+            yield grader
 
     def _images_of_rows(self, home: Home) -> Callable[[str], tuple[str, ...]]:
         """The images so far by the id of a row, where rewards are drawn from all of them."""
-        if self._job.conditioning == "last":
+        if self._job.loop.conditioning == "last":
             return lambda _row: ()
         # The id of a row is that of its attempt, and the number of a copy.
         images = images_so_far(home, {row.rpartition("/")[0] for row in self._judged_prompts})
@@ -264,6 +301,9 @@ class GrpoRun:
 
     @cached_property
     def _judged_prompts(self) -> dict[str, str]:
+        """By the id of a critic's row."""
+        if isinstance(self._settings, PlannerGrpoSettings):
+            return {}
         batches = pq.ParquetFile(self._folder / ROWS).iter_batches(columns=["extra_info"])
         return judged_prompts(row for batch in batches for row in batch.column(0).to_pylist())
 

@@ -13,7 +13,7 @@ from inference.environments import Extra
 from schemas.yaml_config import ConfigModel
 
 from ..base_model import StartModel
-from ..rewards.reward import RewardSettings
+from ..rewards.reward import PlanRewardSettings, RewardLimits, RewardSettings
 from ..tracking import OFFLINE, TrackingSettings
 from .verl_options import (
     ACTOR,
@@ -27,8 +27,7 @@ from .verl_options import (
 )
 
 PLUGINS = Path(__file__).parent / "plugins"
-ROWS = "critic_rl.parquet"
-DEV_ROWS = "critic_rl_dev.parquet"
+ROWS, DEV_ROWS = "rows.parquet", "dev_rows.parquet"  # in the job's folder
 CHECKPOINTS = "checkpoints"
 STOP = "stop"  # a file beside the checkpoints that asks verl to end
 REWARD_ADDRESS = "reward-address.json"  # in the job's folder while the reward server runs
@@ -47,10 +46,9 @@ _RECIPES: dict[str, dict[str, Any]] = yaml.safe_load(
 class GrpoSettings(ConfigModel):
     """GRPO (paper, section 4.1). A field that is not set is the recipe's."""
 
-    recipe: Literal["sketch", "paper", "reference", "lora"] = Field(
+    recipe: Literal["sketch", "paper", "lora"] = Field(
         "sketch",
-        description="sketch: CPU, tiny model; paper: Qwen3-VL-8B with the paper's numbers; "
-        "reference: with those of its published code (no divergence, reward form `code`); lora: "
+        description="sketch: CPU, tiny model; paper: Qwen3-VL-8B with the paper's numbers; lora: "
         "the paper's with adapters on one GPU, at ten times the learning rate",
     )
     n: int = Field(8, ge=2, description="Rollouts of a prompt: the group that is compared")
@@ -75,7 +73,8 @@ class GrpoSettings(ConfigModel):
     response_length: int = Field(256, ge=1, description="Longest response in tokens")
     start: StartModel | None = Field(
         None,
-        description="A model that was not trained here, to start from instead of the SFT critic",
+        description="A model that was not trained here, to start from instead of the supervised "
+        "one",
     )
     dev_share: float = Field(
         0.0,
@@ -131,7 +130,7 @@ class GrpoSettings(ConfigModel):
         False, description="Weights and optimizer wait in main memory while others work"
     )
     threads: int = Field(2, ge=1, description="CPU only: threads of an update")
-    reward: RewardSettings = Field(RewardSettings(), description="How rollouts are rewarded")
+    reward: RewardLimits = Field(RewardLimits(), description="How rollouts are rewarded")
     options: dict[str, JsonValue] = Field(
         {},
         description="Any other options of verl, by their dotted names; `+` before a name adds one "
@@ -228,6 +227,25 @@ class GrpoSettings(ConfigModel):
     def pass_size(self) -> int:
         """Sequences of a pass: the greatest that divides `micro_batch` and a device's update."""
         return gcd(self.micro_batch, self.mini_batch * self.n // self.devices)
+
+
+class CriticGrpoSettings(GrpoSettings):
+    """GRPO of the critic."""
+
+    recipe: Literal["sketch", "paper", "lora", "reference"] = Field(  # type: ignore[assignment]
+        "sketch",
+        description="As for the planner; reference: the paper's with the numbers of its published "
+        "code (no divergence, reward form `code`)",
+    )
+    reward: RewardSettings = Field(RewardSettings(), description="How rollouts are rewarded")
+
+
+class PlannerGrpoSettings(GrpoSettings):
+    """GRPO of the planner, which the paper does not have."""
+
+    reward: PlanRewardSettings = Field(
+        PlanRewardSettings(), description="How rollouts are rewarded"
+    )
 
 
 def program(settings: GrpoSettings) -> str:

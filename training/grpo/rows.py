@@ -2,7 +2,7 @@
 it does not train on, by which a checkpoint is chosen."""
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from shutil import copyfile, rmtree
@@ -25,7 +25,7 @@ from .recipe import DEV_ROWS, ROWS, GrpoSettings
 
 _BATCH = 256  # rows in memory
 _PICTURES = 16  # rows with embedded pictures in memory
-_IDS = ("origin_image", "edited_image")  # in the order of placeholders
+_CRITIC_IDS = ("origin_image", "edited_image")  # in the order of placeholders
 _IMAGE = pa.struct([("image", pa.string()), ("max_pixels", pa.int64())])
 _SORTING_MEMORY = "256MB"  # more is sorted on disk
 
@@ -57,7 +57,7 @@ def prepare_rows(
         if not steps or (settings.dev_share and not dev):
             apart = f", and {len(dev)} by dev_share {settings.dev_share}" * bool(settings.dev_share)
             few = f"{len(train)} rows to train on, by batches of {settings.batch}{apart}"
-            raise FoundryError(f"{export / ROWS} has {few}: run more shards, or change these")
+            raise FoundryError(f"{export} has {few}: run more shards, or change these")
         used = min(steps, settings.max_steps or steps) * settings.batch
         order = Random(settings.seed).sample(range(len(train)), used)
         if dev:
@@ -74,6 +74,7 @@ class ExportedRows:
     export.
 
     Args:
+        export: its file of rows.
         folder: of the pictures.
         max_pixels: to which verl's loader (qwen_vl_utils) shrinks pictures.
 
@@ -85,7 +86,7 @@ class ExportedRows:
         self._export, self._folder, self._images = export, folder, images
         self._max_pixels = max_pixels
         try:
-            self._files = stored_files(export / ROWS, export)
+            self._files = stored_files(export, export.parent)
         except FileNotFoundError as error:
             raise FoundryError(f"{error} is missing: materialize `exports`") from error
 
@@ -114,8 +115,9 @@ class ExportedRows:
         schema = self.schema
         for batch in self._read(schema.names[:-1], _BATCH):
             ids = batch.column("extra_info").to_pylist()
-            pictures = [[self._picture(row[name]) for name in _IDS] for row in ids]
-            yield batch.append_column(schema.field("images"), [pictures])
+            pictures = [list(map(self._picture, image_ids(row))) for row in ids]
+            field = schema.field("images")
+            yield batch.append_column(field, pa.array(pictures, field.type))
 
     def _picture(self, name: str) -> dict[str, Any]:
         return {"image": str(self._path(name)), "max_pixels": self._max_pixels}
@@ -135,7 +137,7 @@ class ExportedRows:
         complete = True
         for batch in self._read(["extra_info"], _BATCH):
             for row in batch.column(0).to_pylist():
-                for name in (row[key] for key in _IDS):
+                for name in image_ids(row):
                     complete &= self._path(name).exists() or self._place(name)
         return complete
 
@@ -150,8 +152,9 @@ class ExportedRows:
     def _place_exported(self) -> None:
         for batch in self._read(["extra_info", "images"], _PICTURES):
             for row in batch.to_pylist():
-                for key, picture in zip(_IDS, row["images"], strict=True):
-                    path = self._path(row["extra_info"][key])
+                names = image_ids(row["extra_info"])
+                for name, picture in zip(names, row["images"], strict=True):
+                    path = self._path(name)
                     if not path.exists():
                         path.parent.mkdir(parents=True, exist_ok=True)
                         self._copy(picture, path)
@@ -160,11 +163,17 @@ class ExportedRows:
         if "bytes" in picture:
             path.write_bytes(picture["bytes"])
             return
-        source = self._export / picture["image"]
+        source = self._export.parent / picture["image"]
         try:
             copyfile(source, path)
         except OSError as error:
             raise FoundryError(f"{source} cannot be read: materialize `exports`") from error
+
+
+def image_ids(extra_info: Mapping[str, Any]) -> list[str]:
+    """sha256 of a row's pictures, in the order of its placeholders."""
+    listed: list[str] | None = extra_info.get("images")
+    return [extra_info[name] for name in _CRITIC_IDS] if listed is None else listed
 
 
 def _fitting(
@@ -203,7 +212,7 @@ def _as_dicts(rows: ExportedRows) -> Iterator[dict[str, Any]]:
 def _position(row_id: str) -> float:
     """Between 0 and 1, by the prompt.
 
-    TRAJECTORY/STEP/ITERATION/COPY: a prompt has one trajectory.
+    TRAJECTORY/STEP/ITERATION/COPY, and a prompt has one trajectory; or the prompt's own id.
     """
     return unit_interval(row_id.rsplit("/", 3)[0])
 

@@ -44,15 +44,51 @@ from schemas.yaml_config import ConfigModel
 Form = Literal["paper", "code"]
 Part = Literal["accuracy", "step"]
 
-_FORMAT_WEIGHT = 0.5
+FORMAT_WEIGHT = 0.5
 _SEMANTICS_WEIGHT = 0.75  # of the code's step part: 0.6 of 0.6 + 0.2
 _MAX_GRADE = 10.0
 _AROUND_TAGS = re.compile(r"\s*([<>/])\s*")
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
-class RewardSettings(ConfigModel):
-    """The reward of an answer, and the load it puts on generator and scorer."""
+class RewardLimits(ConfigModel):
+    """The load that rewards put on the models that they ask."""
+
+    concurrency: int = Field(4, ge=1, description="Drawings under way at once")
+    scorings: int = Field(8, ge=1, description="Scorings and judgements under way at once")
+    draw_timeout_seconds: float = Field(
+        70, gt=0, description="Time for one try to draw, and for one to score (reference: 70)"
+    )
+    tries: int = Field(2, ge=1, description="Tries of a call whose errors may pass")
+    backoff_seconds: float = Field(1.0, ge=0, description="Longest wait before the second try")
+    max_failed_share: float = Field(
+        0.2, ge=0, le=1, description="Training fails when more of its calls than this failed"
+    )
+
+    @property
+    def limits(self) -> Limits:
+        """The same for `RetryingCaller`."""
+        return Limits(
+            generator=self.concurrency,
+            agents=self.scorings,
+            call_timeout_seconds=self.draw_timeout_seconds,
+            tries=self.tries,
+            backoff_seconds=self.backoff_seconds,
+        )
+
+
+class PlanRewardSettings(RewardLimits):
+    """The reward of a plan: half for its form, half for what a grader says of it."""
+
+    of: Literal["plan", "outcome"] = Field(
+        "plan",
+        description="plan: whether it leads to what was requested; outcome: whether the pictures "
+        "do that the loop makes of it, with the profile's generator and critic",
+    )
+
+
+class RewardSettings(RewardLimits):
+    """The reward of a critic's answer."""
 
     form: Form = Field(
         "paper",
@@ -77,16 +113,6 @@ class RewardSettings(ConfigModel):
         description="Backends whose generators draw, each for rows of its own: those whose picture "
         "it drew, and an equal share of the others; none: those of `roles`",
     )
-    concurrency: int = Field(4, ge=1, description="Drawings under way at once")
-    scorings: int = Field(8, ge=1, description="Scorings under way at once")
-    draw_timeout_seconds: float = Field(
-        70, gt=0, description="Time for one try to draw, and for one to score (reference: 70)"
-    )
-    tries: int = Field(2, ge=1, description="Tries of a drawing or scoring whose errors may pass")
-    backoff_seconds: float = Field(1.0, ge=0, description="Longest wait before the second try")
-    max_failed_share: float = Field(
-        0.2, ge=0, le=1, description="Training fails when more of its drawings than this failed"
-    )
 
     @field_validator("generators")
     @classmethod
@@ -94,17 +120,6 @@ class RewardSettings(ConfigModel):
         if len(set(names)) < len(names):
             raise ValueError(f"{', '.join(names)}: name each backend once")
         return names
-
-    @property
-    def limits(self) -> Limits:
-        """The same for `RetryingCaller`."""
-        return Limits(
-            generator=self.concurrency,
-            agents=self.scorings,
-            call_timeout_seconds=self.draw_timeout_seconds,
-            tries=self.tries,
-            backoff_seconds=self.backoff_seconds,
-        )
 
 
 @dataclass(frozen=True)
@@ -198,7 +213,7 @@ def total_reward(parts: RewardParts, settings: RewardSettings) -> float:
     weights: dict[tuple[Part, ...], float] = {("step",): 1.0, ("accuracy",): 0.0}
     alpha = weights.get(settings.without, settings.alpha)
     content = alpha * (parts.accuracy or 0.0) + (1 - alpha) * (parts.step or 0.0)
-    return _FORMAT_WEIGHT * parts.format + (1 - _FORMAT_WEIGHT) * content
+    return FORMAT_WEIGHT * parts.format + (1 - FORMAT_WEIGHT) * content
 
 
 def _scale_gain(gain: float) -> float:

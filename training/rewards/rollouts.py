@@ -8,19 +8,35 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError
 
 from schemas import FoundryError
-from schemas.training import RolloutRow
+from schemas.training import RolloutRow, RolloutStatus
 from schemas.yaml_config import ConfigModel
 from warehouse import Journal
+
+from .reward import RewardParts
 
 DEV_REWARD = "dev_reward"  # the figure by which a checkpoint is chosen
 LAST_STEPS = 5  # steps whose rollouts are examined
 _MIN_ROLLOUTS = 16  # of a kind; fewer show nothing
 _ALL = 0.98  # share that counts as "everything"
+
+
+class RolloutResult(NamedTuple):
+    """What a rollout is worth, and what its role adds to it: see `RolloutRow`."""
+
+    status: RolloutStatus
+    parts: RewardParts
+    reward: float | None = None
+    verdict: bool | None = None
+    refined_prompt: str | None = None
+    truth: bool | None = None
+    image: str | None = None
+    error: str | None = None
+    generator: str | None = None
 
 
 class Rollout(ConfigModel):
@@ -60,22 +76,26 @@ def rollout_rows(journal: Path) -> list[RolloutRow]:
 def step_figures(rollouts: Sequence[Rollout], seconds: float) -> dict[str, float]:
     """Figures of a step that took `seconds`, by name; none without rollouts.
 
-    Means are over the rollouts that have the part. A rollout requests its reward when it has been
-    generated: only after the last request, generation does not overlap with rewards.
+    Means are over the rollouts that have the part; one that none has is missing. A rollout requests
+    its reward when it has been generated: only after the last request, generation does not overlap
+    with rewards.
     """
     if not rollouts:
         return {}
     rows = [rollout.row for rollout in rollouts]
     last_request = max(rollout.received_at for rollout in rollouts)
     waiting = max(rollout.answered_at for rollout in rollouts) - last_request
+    parts: dict[str, list[float | None]] = {
+        "reward": [row.reward for row in rows],
+        "accepted_share": [row.verdict for row in rows],
+        "accuracy": [row.accuracy for row in rows],
+        "step_reward": [row.step_reward for row in rows],
+    }
     return {
-        "reward": _mean(row.reward for row in rows),
         "masked_share": sum(row.status == "masked" for row in rows) / len(rows),
         "malformed_share": sum(row.status == "malformed" for row in rows) / len(rows),
-        "accepted_share": _mean(row.verdict for row in rows),
-        "accuracy": _mean(row.accuracy for row in rows),
-        "step_reward": _mean(row.step_reward for row in rows),
         "reward_wait_share": waiting / seconds,
+        **_known_means(parts),
         **_equal_groups(rows),
     }
 
@@ -87,19 +107,21 @@ def dev_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """
     rows = [rollout.row for rollout in rollouts]
     parts = {
-        DEV_REWARD: [row.reward for row in rows if row.reward is not None],
-        "dev_accuracy": [row.accuracy for row in rows if row.accuracy is not None],
+        DEV_REWARD: [row.reward for row in rows],
+        "dev_accuracy": [row.accuracy for row in rows],
     }
-    if not parts[DEV_REWARD]:
+    means = _known_means(parts)
+    if DEV_REWARD not in means:
         return {}
     masked = sum(row.status == "masked" for row in rows) / len(rows)
-    means = {name: fmean(values) for name, values in parts.items() if values}
     return means | {"dev_masked_share": masked}
 
 
 def failed_share(rows: Iterable[RolloutRow]) -> float:
-    """Share of the redrawn images that failed or were refused; 0 where none was requested."""
-    return _mean(row.error is not None for row in rows if row.error is not None or row.image)
+    """Share of the redrawn images, or of grades of plans, that failed or were refused; 0 where none
+    was requested."""
+    asked = [row.error is not None for row in rows if row.error or row.image or row.truth is None]
+    return fmean(asked) if asked else 0.0
 
 
 def find_collapse(rows: Sequence[RolloutRow], previous_prompts: Mapping[str, str]) -> str | None:
@@ -109,7 +131,7 @@ def find_collapse(rows: Sequence[RolloutRow], previous_prompts: Mapping[str, str
         previous_prompts: row_id -> prompt of the judged image, where known: repeating it is no
             refinement either.
     """
-    if _share([row.verdict is None for row in rows]) >= _ALL:
+    if _share([row.status == "malformed" for row in rows]) >= _ALL:
         return "never answers in the form asked for"
     if _always_says(True, rows):
         return "accepts everything"
@@ -126,9 +148,10 @@ def judged_prompts(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {row["row_id"]: row["rewritten_prompt"] or row["origin_prompt"] for row in rows}
 
 
-def _mean(values: Iterable[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else 0.0
+def _known_means(parts: Mapping[str, Iterable[float | None]]) -> dict[str, float]:
+    """Means by name, of the values that there are; without any there is none."""
+    known = {name: [each for each in values if each is not None] for name, values in parts.items()}
+    return {name: fmean(values) for name, values in known.items() if values}
 
 
 def _equal_groups(rows: Iterable[RolloutRow]) -> dict[str, float]:

@@ -49,16 +49,23 @@ async def compute_score(
 def _request(
     response: str, ground_truth: dict[str, Any], extra_info: dict[str, Any]
 ) -> dict[str, Any]:
-    truth = {name: float(ground_truth[name]) for name in _TRUTH}
-    evaluation = truth | {"success": bool(ground_truth["success"])}
     dev = extra_info.get("split") == "dev"
     return {
         "step": int(extra_info.get("global_steps") or 0) + (not dev),
         "dev": dev,
         "row_id": extra_info["row_id"],
         "response": response,
-        "state": {name: extra_info[name] for name in _STATE} | {"evaluation": evaluation},
+        "state": _state(ground_truth, extra_info),
     }
+
+
+def _state(ground_truth: dict[str, Any], extra_info: dict[str, Any]) -> dict[str, Any]:
+    """Of a row for the planner, which has the request, or for the critic."""
+    if "request" in ground_truth:
+        return {"request": ground_truth["request"], "images": list(extra_info["images"])}
+    truth = {name: float(ground_truth[name]) for name in _TRUTH}
+    evaluation = truth | {"success": bool(ground_truth["success"])}
+    return {name: extra_info[name] for name in _STATE} | {"evaluation": evaluation}
 
 
 async def _post_with_retries(request: dict[str, Any], server: dict[str, str]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas import Table
-from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
+from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_RL, PLANNER_SFT, SEQUENCES
 from training.sft.data_files import DATASET_INFO, DataSetFile
 from warehouse import Home
+from warehouse.lake import ALL
 from warehouse.parted_files import ParquetRows, PartedFile
 
 from ..set_columns import images_of
@@ -122,41 +123,70 @@ def _sharegpt_samples(folder: ExportFolder, table: Table, where: Any) -> Iterato
 
 def _write_verl(folder: ExportFolder, settings: ExportSettings) -> dict[str, int]:
     """Parquet in verl's columns, with the images embedded."""
-    write = partial(ParquetRows, schema=_verl_schema(), compression="zstd")
-    path = folder.path / "critic_rl.parquet"
+    text, number = pa.string(), pa.float64()
+    truth = {"success": pa.bool_(), "semantics": number, "quality": number}
+    schema = _verl_schema(truth, dict.fromkeys(_VERL_EXTRA, text))
+    counts = _verl_file(folder, settings, CRITIC_RL, schema, _critic_row)
+    if folder.home.lake.exists(PLANNER_RL, ALL):
+        schema = _verl_schema({"request": text}, {"row_id": text, "images": pa.list_(text)})
+        counts |= _verl_file(folder, settings, PLANNER_RL, schema, _planner_row)
+    return counts
+
+
+def _verl_file(
+    folder: ExportFolder,
+    settings: ExportSettings,
+    table: Table,
+    schema: pa.Schema,
+    verl_row: Callable[[ExportFolder, int, Mapping[str, Any]], dict[str, Any]],
+) -> dict[str, int]:
+    write = partial(ParquetRows, schema=schema, compression="zstd")
+    path = folder.path / f"{table.name}.parquet"
     file = PartedFile(path, folder.path, settings.rows_per_file, write)
-    for index, row in enumerate(folder.training_rows(CRITIC_RL)):
-        file.add(_verl_row(folder, index, row))
+    for index, row in enumerate(folder.training_rows(table)):
+        file.add(verl_row(folder, index, row))
     return {f"{path.stem}-*.parquet" if file.close() else path.name: file.count}
 
 
-def _verl_schema() -> pa.Schema:
-    text, number = pa.string(), pa.float64()
-    truth = pa.struct({"success": pa.bool_(), "semantics": number, "quality": number})
-    extra = {"index": pa.int64(), "split": text, **dict.fromkeys(_VERL_EXTRA, text)}
+def _verl_schema(truth: dict[str, pa.DataType], extra: dict[str, pa.DataType]) -> pa.Schema:
+    text = pa.string()
+    extra = {"index": pa.int64(), "split": text, **extra}
     fields = {
         "data_source": text,
         "prompt": pa.list_(pa.struct({"role": text, "content": text})),
         "images": pa.list_(pa.struct({"bytes": pa.binary()})),
         "ability": text,
-        "reward_model": pa.struct({"style": text, "ground_truth": truth}),
+        "reward_model": pa.struct({"style": text, "ground_truth": pa.struct(truth)}),
         "extra_info": pa.struct(extra),
     }
     return pa.schema(fields)
 
 
-def _verl_row(folder: ExportFolder, index: int, row: Mapping[str, Any]) -> dict[str, Any]:
+def _critic_row(folder: ExportFolder, index: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    extra = {name: row[name] for name in _VERL_EXTRA}
+    return _verl_row(folder, index, row, "critic", row["evaluation"], extra)
+
+
+def _planner_row(folder: ExportFolder, index: int, row: Mapping[str, Any]) -> dict[str, Any]:
+    extra = {"row_id": row["row_id"], "images": row["images"]}
+    return _verl_row(folder, index, row, "planner", {"request": row["request"]}, extra)
+
+
+def _verl_row(
+    folder: ExportFolder,
+    index: int,
+    row: Mapping[str, Any],
+    role: str,
+    truth: Mapping[str, Any],
+    extra: Mapping[str, Any],
+) -> dict[str, Any]:
     return {
-        "data_source": "interleave_critic",
+        "data_source": f"interleave_{role}",
         "prompt": row["messages"],
         "images": [{"bytes": folder.home.images.get(sha256).data} for sha256 in images_of(row)],
-        "ability": "critic",
-        "reward_model": {"style": "rule", "ground_truth": row["evaluation"]},
-        "extra_info": {
-            "index": index,
-            "split": "train",
-            **{name: row[name] for name in _VERL_EXTRA},
-        },
+        "ability": role,
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        "extra_info": {"index": index, "split": "train", **extra},
     }
 
 
@@ -214,9 +244,9 @@ FORMATS = {
         _write_llamafactory,
     ),
     "verl": Format(
-        "Critic RL prompts for verl",
-        "Set `data.train_files` to `critic_rl.parquet`.",
-        (CRITIC_RL,),
+        "RL prompts for verl",
+        "Set `data.train_files` to `critic_rl.parquet`, or to `planner_rl.parquet` where it is.",
+        (CRITIC_RL, PLANNER_RL),
         _write_verl,
         use_of_parts="Set `data.train_files` to the list of the files "
         '(`"[$(ls $PWD/critic_rl-*.parquet | paste -sd,)]"`).',

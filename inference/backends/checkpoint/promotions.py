@@ -1,7 +1,7 @@
 """Which checkpoints are in use: decisions about their versions, in a journal of the home.
 
 Planner and critic that are promoted together are one line of it, so that nobody ever sees only one
-of them in use, whatever is killed. One checkpoint of a role is in use: the supervised critic or the
+of them in use, whatever is killed. One checkpoint of a role is in use: the supervised one or the
 reinforced one. The column `status` of the table `checkpoints` follows from it.
 """
 
@@ -13,12 +13,12 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
-from schemas.training import CRITIC, PLANNER, SFT_CRITIC
+from schemas.training import CRITIC, PLANNER, RL_PLANNER, SFT_CRITIC
 from warehouse import Home
 
 Action = Literal["promote", "reject", "roll_back"]
 NAMES_BY_ROLE: Mapping[Literal["planner", "critic"], tuple[str, ...]] = {
-    "planner": (PLANNER,),
+    "planner": (PLANNER, RL_PLANNER),
     "critic": (SFT_CRITIC, CRITIC),
 }
 """The checkpoints of a role, in the order of the pipeline."""

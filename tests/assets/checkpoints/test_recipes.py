@@ -8,9 +8,12 @@ import pytest
 from assets.checkpoints import recipes
 from assets.checkpoints.recipes import DataSet, Recipe, sft
 from assets.core.profile import load_profile
+from schemas import FoundryError
 from training.base_model import BaseModelSettings
-from training.grpo.recipe import GrpoSettings
+from training.grpo.recipe import CriticGrpoSettings, PlannerGrpoSettings
+from training.settings import TrainingSettings
 from training.sft.recipe import SftSettings
+from warehouse import Home
 
 BASE = Recipe("base_model", "base", BaseModelSettings(), inputs={"weights": "abc"})
 CUSTOM_RECIPE = (
@@ -25,7 +28,7 @@ def data(rows="one"):
 def rl(profile, **settings):
     profile = load_profile(profile) if isinstance(profile, str) else profile
     foundry = SimpleNamespace(settings=profile, home=SimpleNamespace(root="home"))
-    return recipes.grpo(foundry, "critic_rl", BASE, data(), GrpoSettings(**settings))
+    return recipes.grpo(foundry, "critic_rl", BASE, data(), CriticGrpoSettings(**settings))
 
 
 def version(parent=BASE, rows="one", **settings):
@@ -91,7 +94,7 @@ def test_rewards_that_are_drawn_from_all_images_make_another_checkpoint():
     loop = gpu.loop.model_copy(update={"conditioning": "all"})
     recipe = rl(gpu.model_copy(update={"loop": loop}))
     assert recipe.version != rl(gpu).version
-    assert recipe.job("1", Path("/job"), Path("/parent")).payload["conditioning"] == "all"
+    assert recipe.job("1", Path("/job"), Path("/parent")).payload["loop"]["conditioning"] == "all"
 
 
 def test_settings_that_a_profile_does_not_use_change_no_version():
@@ -108,3 +111,38 @@ def test_the_content_of_a_custom_recipe_counts(tmp_path):
     first = version(recipe=path)
     path.write_text(CUSTOM_RECIPE % 2)
     assert version(recipe=path) != first
+
+
+def planner_rl(profile, **settings):
+    foundry = SimpleNamespace(settings=profile, home=SimpleNamespace(root="home"))
+    rows = DataSet(Path("export"), {"planner_rl": "one"}, 1, None)
+    return recipes.grpo(foundry, "planner_rl", BASE, rows, PlannerGrpoSettings(**settings))
+
+
+def test_a_reinforced_planner_follows_from_its_grader_and_not_from_a_generator():
+    paper = load_profile("paper")
+    judge = paper.evaluation.judge
+    other = judge.model_copy(update={"model": judge.model.model_copy(update={"model": "other"})})
+    judged = paper.model_copy(
+        update={"evaluation": paper.evaluation.model_copy(update={"judge": other})}
+    )
+    recipe = planner_rl(paper)
+    assert recipe.role == "planner" and planner_rl(judged).version != recipe.version
+    payload = recipe.job("1", Path("/job"), Path("/parent")).payload
+    assert payload["data"].endswith("planner_rl.parquet")
+    assert payload["judge"].keys() == {"backend", "model"}
+    loop = paper.loop.model_copy(update={"t_max": 1})
+    once = paper.model_copy(update={"loop": loop})
+    assert planner_rl(once).version == recipe.version
+    drawn = {"reward": {"of": "outcome"}}
+    assert planner_rl(once, **drawn).version != planner_rl(paper, **drawn).version
+
+
+def test_a_planner_cannot_be_reinforced_where_nothing_grades_its_plans(tmp_path):
+    training = TrainingSettings(planner_rl=PlannerGrpoSettings())
+    profile = load_profile("sketch").model_copy(
+        update={"pack": "interleave", "training": training, "rounds": None}
+    )
+    foundry = SimpleNamespace(settings=profile, training=training, home=Home(tmp_path))
+    with pytest.raises(FoundryError, match="nothing grades the plans of pack interleave: set `eva"):
+        recipes.planner_rl(foundry)

@@ -13,12 +13,13 @@ from PIL import Image
 
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.exports.publisher import export_all
-from assets.curation.planner_sets import build_planner_sft
+from assets.curation.planner_sets import build_planner_rl, build_planner_sft
 from assets.curation.sequences import build_sequences
 from assets.curation.settings import CurationSettings, SequenceSettings
 from assets.curation.steps import build_steps
 from schemas import BadImageError, FoundryError
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_RL, PLANNER_SFT, SEQUENCES, STEPS
+from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import ATTEMPTS
 from tests.assets.curation.curated_world import World
 from training.sft.data_files import data_set_files
@@ -128,6 +129,23 @@ def test_verl_rows_embed_their_images(home, tmp_path, monkeypatch):
     for row in rows:
         hashes = [hashlib.sha256(image["bytes"]).hexdigest() for image in row["images"]]
         assert hashes == [row["extra_info"]["origin_image"], row["extra_info"]["edited_image"]]
+
+
+def test_requests_for_the_planners_grpo_are_a_file_of_their_own(home, tmp_path):
+    assert "planner_rl.parquet" not in counts_of(export(home, "verl"))
+    prompts = home.lake.read(PROMPTS, ["toy-0000"]).to_pylist()
+    new = [PromptRow.model_validate(row | {"shard": "toy-0001"}) for row in prompts]
+    home.lake.write(PROMPTS, new, "toy-0001")
+    home.lake.write(PLANNER_RL, build_planner_rl(home, settings().planner, "toy"))
+    folder = move(export(home, "verl"), tmp_path)
+    rows = pq.read_table(folder / "planner_rl.parquet").to_pylist()
+    assert len(rows) == counts_of(folder)["planner_rl.parquet"] == 8
+    by_images = {len(row["images"]): row for row in rows}
+    assert by_images.keys() == {0, 1}
+    row = by_images[1]
+    assert row["prompt"][0]["content"].count("<image>") == 1
+    assert row["reward_model"]["ground_truth"]["request"].startswith("Tell wild")
+    assert row["extra_info"]["images"] == [hashlib.sha256(row["images"][0]["bytes"]).hexdigest()]
 
 
 def test_large_sets_are_files_of_bounded_size(home):

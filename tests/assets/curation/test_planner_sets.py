@@ -2,8 +2,9 @@
 
 import json
 
-from assets.curation.planner_sets import build_planner_sft
-from assets.curation.settings import CurationSettings
+from assets.curation.planner_sets import build_planner_rl, build_planner_sft
+from assets.curation.settings import CurationSettings, PlannerSettings
+from schemas.prompts import PROMPTS
 from tests.assets.curation.curated_world import TEXT_ONLY, World, records
 
 GOOD = [(9.0, True)]
@@ -101,3 +102,25 @@ def test_only_train_prompts_are_used(world):
     world.add("s", GOOD, GOOD, split="heldout")
     world.add("t", GOOD, GOOD, split="heldout_category")
     assert planner(world) == []
+
+
+def test_plans_are_sampled_for_requests_that_no_teacher_has_planned(world):
+    """Nor for those of another pack, nor for held-out ones; the number is limited."""
+    world.add("planned", GOOD, shard="toy-0001")
+    home = world.write()
+    for number in range(6):
+        world.add(f"new{number}", GOOD, shard="toy-0002", input_images=number % 2)
+    world.add("unseen", GOOD, shard="toy-0002", split="heldout")
+    new = [row for row in world.rows["prompts"] if row.shard == "toy-0002"]
+    new[0] = new[0].model_copy(update={"pack": "other"})
+    home.lake.write(PROMPTS, new, "toy-0002")
+    rows = build_planner_rl(home, PlannerSettings(), "toy").to_pylist()
+    assert {row["prompt_id"] for row in rows} == {f"new{number}" for number in range(1, 6)}
+    by_id = {row["row_id"]: row for row in rows}
+    assert by_id["new2"]["request"] == "Tell new2" and not by_id["new2"]["images"]
+    assert by_id["new2"]["agent_prompt_version"] == "planner-text@1"
+    assert by_id["new3"]["agent_prompt_version"] == "planner-interleaved@2"
+    (turn,) = by_id["new3"]["messages"]
+    assert turn["role"] == "user" and turn["content"].count("<image>") == 1
+    assert by_id["new3"]["images"] == new[3].input_images
+    assert build_planner_rl(home, PlannerSettings(rl_prompts=2), "toy").to_pylist() == rows[:2]

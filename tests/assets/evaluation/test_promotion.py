@@ -180,7 +180,7 @@ GOOD, BAD = values(), values(0.5)
 
 
 def outcomes(assessments):
-    chosen = choose(assessments)
+    chosen = choose(assessments, NEW)
     decisions = [decide(n, v, assessments, chosen)[0] for n, v in NEW.versions.items()]
     return (chosen and chosen.variant, *decisions)
 

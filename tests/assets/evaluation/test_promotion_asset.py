@@ -1,12 +1,14 @@
 """The asset `promotion` over registered checkpoints and stored evaluations, without training."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import dagster as dg
 import orjson
 import pytest
 
-from assets.checkpoints.recipes import critic_sft
+from assets.checkpoints.recipes import critic_sft, planner_sft
 from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
 from assets.evaluation.assets import evaluation_variants
@@ -21,7 +23,7 @@ from assets.evaluation.systems import (
 from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER
 from dagster_project.definitions import ASSETS
 from inference.backends.checkpoint.manifest import RECORD, promoted
-from schemas.training import CRITIC, EVALUATIONS, PLANNER, SFT_CRITIC, EvaluationRow
+from schemas.training import CRITIC, EVALUATIONS, PLANNER, RL_PLANNER, SFT_CRITIC, EvaluationRow
 from tests.assets.prompts.tiny_pack import tiny_pack
 from tests.helpers.checkpoint_rows import checkpoint_row
 from training.registry import CheckpointRegistry
@@ -33,8 +35,9 @@ name: tiny
 description: Checkpoints without training
 roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
 sizes: {demo: 1}
-training: {promote_at_least: {}}
+training: {promote_at_least: {}, planner_rl: PLANNER_RL}
 """
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass
@@ -47,14 +50,15 @@ class Registered:
     def registry(self) -> CheckpointRegistry:
         return CheckpointRegistry(self.foundry.home)
 
-    def register(self, *systems: System, parent: str | None = None) -> None:
+    def register(self, *systems: System, parents: Mapping[str, str] = NONE) -> None:
+        """With the parents of some, by name."""
         for system in systems:
             for name, version in system.versions.items():
                 folder = self.registry.folder(name, version)
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / RECORD).write_bytes(orjson.dumps({"files": []}))
                 row = checkpoint_row(name, version, folder)
-                self.registry.register(row.model_copy(update={"parent": parent}))
+                self.registry.register(row.model_copy(update={"parent": parents.get(name)}))
 
     def store(self, variant: str, system: System, values: dict[str, float]) -> None:
         """The same value of a metric on each of twenty items."""
@@ -90,9 +94,9 @@ class Registered:
 
 @pytest.fixture
 def registered(tmp_path):
-    def make(pack: str = "sketchbook") -> Registered:
+    def make(pack: str = "sketchbook", planner_rl: str = "null") -> Registered:
         profile = tmp_path / "tiny.yaml"
-        profile.write_text(f"{PROFILE}pack: {pack}\n")
+        profile.write_text(f"{PROFILE}pack: {pack}\n".replace("PLANNER_RL", planner_rl))
         load_profile.cache_clear()
         return Registered(FoundryResource(profile=str(profile), root=str(tmp_path / "lake")))
 
@@ -206,7 +210,7 @@ def test_a_reinforced_critic_has_to_be_better_than_the_one_it_started_from(regis
     home = registered()
     newest, with_parent = newest_system(home.foundry), supervised(home)
     home.register(with_parent)
-    home.register(newest, parent=with_parent.critic.replace("@", "/"))
+    home.register(newest, parents={CRITIC: with_parent.critic.replace("@", "/")})
     home.store("full_rl", newest, ALL_ONE)
     assert f"not compared with {SFT_CRITIC}" in home.promote()["decisions"]
     home.store("full_sft", with_parent, ALL_ONE)
@@ -226,7 +230,7 @@ def test_a_reinforced_critic_in_use_does_not_hold_a_new_planner_back(registered)
     newest, with_parent = newest_system(home.foundry), supervised(home)
     older = System(OLD.planner, newest.critic)
     home.register(with_parent, older)
-    home.register(newest, parent=with_parent.critic.replace("@", "/"))
+    home.register(newest, parents={CRITIC: with_parent.critic.replace("@", "/")})
     home.registry.promote_system(older.versions, "first", dict.fromkeys(METRICS, 1.0))
     for variant, system in {"full_sft": with_parent, "promoted": older, "full_rl": newest}.items():
         home.store(variant, system, ALL_ONE)
@@ -238,7 +242,7 @@ def test_a_reinforced_critic_that_is_worse_is_rejected_whatever_it_gained(regist
     home = registered()
     newest, with_parent = newest_system(home.foundry), supervised(home)
     home.register(with_parent)
-    home.register(newest, parent=with_parent.critic.replace("@", "/"))
+    home.register(newest, parents={CRITIC: with_parent.critic.replace("@", "/")})
     home.registry.promote_system(with_parent.versions, "first", dict.fromkeys(METRICS, 1.0))
     for variant in ("full_sft", "promoted"):
         home.store(variant, with_parent, ALL_ONE)
@@ -246,6 +250,37 @@ def test_a_reinforced_critic_that_is_worse_is_rejected_whatever_it_gained(regist
     home.promote()
     assert home.registry.find(CRITIC, newest.versions[CRITIC]).status == "rejected"
     assert home.in_use() == with_parent
+
+
+@pytest.mark.parametrize(
+    ("both_rl", "planner_rl", "full_rl", "promoted"),
+    [
+        (1.0, 0.95, 0.9, "both_rl"),
+        (0.9, 0.8, 0.9, "full_rl"),  # the planner gains nothing
+        (0.9, 0.9, 0.8, "planner_rl"),  # the critic gains nothing
+    ],
+)
+def test_a_reinforced_planner_has_to_be_better_as_well(
+    registered, both_rl, planner_rl, full_rl, promoted
+):
+    home = registered(planner_rl="{}")
+    newest, critic = newest_system(home.foundry), supervised(home).critic
+    planner = f"{PLANNER}@{planner_sft(home.foundry).version}"
+    assert newest.planner.startswith(f"{RL_PLANNER}@")
+    systems = {
+        "both_rl": (newest, both_rl),
+        "planner_rl": (System(newest.planner, critic), planner_rl),
+        "full_rl": (System(planner, newest.critic), full_rl),
+        "full_sft": (System(planner, critic), 0.8),
+    }
+    before = {RL_PLANNER: planner.replace("@", "/"), CRITIC: critic.replace("@", "/")}
+    home.register(*(system for system, _ in systems.values()), parents=before)
+    assert candidate_systems(home.foundry) == {name: each for name, (each, _) in systems.items()}
+    assert systems.keys() <= {each.name for each in evaluation_variants(home.foundry)}
+    for name, (system, success) in systems.items():
+        home.store(name, system, ALL_ONE | {"final_success": success})
+    home.promote()
+    assert home.in_use() == systems[promoted][0]
 
 
 def test_what_is_not_trained_yet_waits_and_the_other_agent_moves_alone(registered):

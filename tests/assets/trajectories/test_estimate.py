@@ -49,6 +49,13 @@ def roles_of(expected, name, purpose=""):
     return [role for role in expected.roles if (role.role, role.purpose) == (name, purpose)]
 
 
+def critic_rl(expected):
+    """The critic's GRPO, which is the only one."""
+    (load,) = expected.grpo
+    assert load.name == "critic_rl"
+    return load
+
+
 def store_checkpoint(foundry, name, **metrics):
     row = CheckpointRow(
         name=name,
@@ -89,7 +96,7 @@ def test_no_more_rows_are_trained_on_than_the_targets_say(foundry):
     paper = foundry("paper", "targets")
     expected = estimate(paper, paper.shards)
     assert [training.rows for training in expected.sft] == [80_000, 112_000]
-    assert expected.grpo and expected.grpo.steps == 13_000 // 16
+    assert critic_rl(expected).steps == 13_000 // 16
 
 
 def test_sketch_world_costs_nothing_and_takes_little_space(foundry):
@@ -200,29 +207,51 @@ def trained(foundry):
 def test_rewards_are_drawn_and_scored_for_half_of_the_answers_unless_measured(foundry, trained):
     settings = {"batch": 10, "mini_batch": 5, "n": 4}
     expected = estimate(trained(**settings, reward={"concurrency": 2}), 2)
-    load, rewards = expected.grpo, by_role(expected, "rewards")
+    load, rewards = critic_rl(expected), by_role(expected, "rewards")
     assert (load.steps, load.rollouts, load.drawn_measured) == (200 * 3 // 2 // 10, 40, 0)
     assert rewards["generator"].calls == rewards["scorer"].calls == load.draws == 30 * 40 / 2
     assert len(roles_of(expected, "scorer", "rewards")) == 2
     assert rewards["generator"].usd > 0 and rewards["scorer"].usd > 0
     drawing = rewards["generator"].hours * 3600 / load.steps
     assert drawing == pytest.approx(20 * 20 / 2), "20 drawings of 20 s, two at a time"
-    faster = estimate(trained(**settings, reward={"concurrency": 4}), 2).grpo
+    faster = critic_rl(estimate(trained(**settings, reward={"concurrency": 4}), 2))
     assert load.seconds - faster.seconds == pytest.approx(drawing / 2)
-    assert estimate(foundry(), 2).grpo is None and not by_role(estimate(foundry(), 2), "rewards")
+    assert not estimate(foundry(), 2).grpo and not by_role(estimate(foundry(), 2), "rewards")
+
+
+def test_plans_of_a_reinforced_planner_are_judged_and_their_outcomes_drawn(foundry):
+    planner = {"batch": 10, "mini_batch": 10, "n": 4, "max_steps": 7}
+    judge = {"judge": GEMINI | {"rubrics": GEMINI["model"]}}
+    held_out = {
+        "heldout": {"stories": 2, "verdicts": 4},
+        "heldout_category": {"stories": 1, "verdicts": 1},
+    }
+
+    def expected(of):
+        training = {"critic_rl": {}, "planner_rl": planner | {"reward": {"of": of}}}
+        return estimate(foundry(training=training, evaluation=judge | held_out), 1)
+
+    plans, outcomes = expected("plan"), expected("outcome")
+    _, load = plans.grpo
+    assert (load.name, load.steps, load.answers, load.draws) == ("planner_rl", 7, 280, 0)
+    assert by_role(plans, "rewards")["judge"].calls == 280
+    assert by_role(plans)["rubric_writer"].calls == 3 + 5000, "requests of the set, once each"
+    assert "critic" not in by_role(plans, "rewards")
+    drawn = [role.calls for role in roles_of(outcomes, "generator", "rewards")]
+    assert drawn[1] == outcomes.grpo[1].draws == by_role(outcomes, "rewards")["critic"].calls > 280
 
 
 def test_what_is_evaluated_and_drawn_again_counts_and_what_is_not_drawn_costs_nothing(trained):
     plain, dev = (
-        estimate(trained(max_steps=5, save_every=2, dev_share=share), 1).grpo
+        critic_rl(estimate(trained(max_steps=5, save_every=2, dev_share=share), 1))
         for share in (0.0, 0.2)
     )
     assert (plain.evaluated, dev.evaluated) == (0, 3 * 150 * 0.2)
     assert dev.draws == plain.draws + 45
-    once, twice = (estimate(trained(reward={"draws": n}), 1).grpo.draws for n in (1, 2))
+    once, twice = (critic_rl(estimate(trained(reward={"draws": n}), 1)).draws for n in (1, 2))
     assert twice == 2 * once > 0
     undrawn = estimate(trained(reward={"without": ["step"]}), 1)
-    assert undrawn.grpo.draws == 0 == by_role(undrawn, "rewards")["scorer"].usd
+    assert critic_rl(undrawn).draws == 0 == by_role(undrawn, "rewards")["scorer"].usd
 
 
 def test_time_and_share_are_those_of_an_earlier_training(trained):
@@ -235,7 +264,7 @@ def test_time_and_share_are_those_of_an_earlier_training(trained):
     ]
     api.home.lake.write(ROLLOUTS, rollouts, "v1")
     store_checkpoint(api, "critic_rl_checkpoint", seconds=50.0)
-    expected = estimate(api, 1).grpo
+    expected = critic_rl(estimate(api, 1))
     assert (expected.drawn_share, expected.drawn_measured) == (0.25, 200)
     assert expected.seconds_measured == "v1"
     assert expected.seconds == 50 * 64 / 100
@@ -245,10 +274,10 @@ def test_a_training_waits_for_what_endpoints_admit_and_not_for_what_it_may_start
     """128 scorings are allowed, and the profile's endpoint admits 16 calls at a time."""
     expected = estimate(trained(batch=16, n=8, reward={"concurrency": 128, "scorings": 128}), 2)
     hours = sum(role.hours for role in roles_of(expected, "scorer", "rewards"))
-    waiting = hours * 3600 / expected.grpo.steps
+    waiting = hours * 3600 / critic_rl(expected).steps
     assert waiting == pytest.approx(64 * (12 + 10) / 16) == 88
     undrawn = estimate(trained(batch=16, n=8, reward={"without": ["step"]}), 2)
-    assert expected.grpo.seconds == pytest.approx(undrawn.grpo.seconds + 88)
+    assert critic_rl(expected).seconds == pytest.approx(critic_rl(undrawn).seconds + 88)
 
 
 def test_images_on_gpus_of_ours_take_the_time_of_their_pipeline(foundry):

@@ -9,7 +9,7 @@ import pytest
 from inference.environments import ensure_environment
 from tests.helpers.tiny_model import build_untrained
 from tests.training.trainer_parsers import parse_all
-from training.grpo.recipe import GrpoSettings, cluster_overrides, environment, overrides
+from training.grpo.recipe import CriticGrpoSettings, cluster_overrides, environment, overrides
 from training.tracking import Tracker, TrackingSettings
 
 pytestmark = pytest.mark.long
@@ -27,13 +27,13 @@ MINE = {
 }
 # The sketch's recipe is run for real (`test_run.py`).
 PAPER = {
-    "paper": GrpoSettings(recipe="paper"),
-    "reference": GrpoSettings(recipe="reference"),
-    "flash": GrpoSettings(recipe="paper", attention="flash_attention_2"),
-    "adapters": GrpoSettings(recipe="lora", tokens_per_gpu=24000),
-    "cluster": GrpoSettings(recipe="paper", nodes=2),
-    "dev": GrpoSettings(recipe="paper", dev_share=0.1, patience=3),
-    "options": GrpoSettings(
+    "paper": CriticGrpoSettings(recipe="paper"),
+    "reference": CriticGrpoSettings(recipe="reference"),
+    "flash": CriticGrpoSettings(recipe="paper", attention="flash_attention_2"),
+    "adapters": CriticGrpoSettings(recipe="lora", tokens_per_gpu=24000),
+    "cluster": CriticGrpoSettings(recipe="paper", nodes=2),
+    "dev": CriticGrpoSettings(recipe="paper", dev_share=0.1, patience=3),
+    "options": CriticGrpoSettings(
         recipe="paper",
         options={"+data.mine": MINE, "actor_rollout_ref.actor.entropy_coeff": "1e-3"},
     ),

@@ -10,7 +10,7 @@ from PIL import Image
 
 from schemas import FoundryError
 from training.base_model import PACKAGED_MODEL
-from training.grpo.recipe import DEV_ROWS, ROWS, GrpoSettings
+from training.grpo.recipe import DEV_ROWS, ROWS, CriticGrpoSettings
 from training.grpo.rows import prepare_rows
 from training.row_lengths import LEFT_OUT
 from warehouse import EncodedImage, Home
@@ -43,15 +43,16 @@ def export(folder: Path, rows: int, image: dict | None = None, long: tuple[int, 
         row(n, image or {"bytes": PICTURE.data}, words=900 if n in long else 3) for n in range(rows)
     ]
     folder.mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(table), folder / ROWS)
-    return folder
+    path = folder / "critic_rl.parquet"
+    pq.write_table(pa.Table.from_pylist(table), path)
+    return path
 
 
 def prepare(data: Path, home: Home, name: str, **settings: object) -> list[dict]:
     """The rows of a job of that name; they fill its steps."""
-    folder = data / name
+    folder = data.parent / name
     folder.mkdir()
-    chosen = GrpoSettings(**SMALL | settings)
+    chosen = CriticGrpoSettings(**SMALL | settings)
     steps = prepare_rows(data, folder, chosen, PACKAGED_MODEL, home.images, print)
     rows = pq.read_table(folder / ROWS).to_pylist()
     assert len(rows) == steps * chosen.batch
@@ -96,17 +97,19 @@ def test_pictures_that_are_not_in_the_store_come_from_the_export(tmp_path, home)
 def test_several_files_are_the_rows_of_one(tmp_path, home):
     data = export(tmp_path, 30, long=(2, 7))
     prepare(data, home, "one", dev_share=0.3)
-    table = pq.read_table(data / ROWS)
-    (data / ROWS).unlink()
+    table = pq.read_table(data)
+    data.unlink()
     for number in range(4):
         part = table.slice(8 * number, 8)
-        pq.write_table(part, data / f"critic_rl-{number:05d}-of-00004.parquet")
+        pq.write_table(part, tmp_path / f"critic_rl-{number:05d}-of-00004.parquet")
     prepare(data, home, "parts", dev_share=0.3)
     for name in (ROWS, DEV_ROWS):
-        one, parts = (pq.read_table(data / job / name).to_pylist() for job in ("one", "parts"))
+        one, parts = (pq.read_table(tmp_path / job / name).to_pylist() for job in ("one", "parts"))
         assert [row["extra_info"] for row in one] == [row["extra_info"] for row in parts]
-    assert (data / "one" / LEFT_OUT).read_bytes() == (data / "parts" / LEFT_OUT).read_bytes()
-    (data / "critic_rl-00003-of-00004.parquet").unlink()
+    assert (tmp_path / "one" / LEFT_OUT).read_bytes() == (
+        tmp_path / "parts" / LEFT_OUT
+    ).read_bytes()
+    (tmp_path / "critic_rl-00003-of-00004.parquet").unlink()
     with pytest.raises(FoundryError, match=r"critic_rl-00003-of-00004\.parquet is missing"):
         prepare(data, home, "none")
 
@@ -114,15 +117,16 @@ def test_several_files_are_the_rows_of_one(tmp_path, home):
 def test_prompts_that_are_too_long_are_left_out_and_named(tmp_path, home):
     data = export(tmp_path, 10, long=(2, 7))
     assert not {2, 7} & set(numbers(prepare(data, home, "job")))
-    named = [json.loads(line) for line in (data / "job" / LEFT_OUT).read_text().splitlines()]
+    named = [json.loads(line) for line in (tmp_path / "job" / LEFT_OUT).read_text().splitlines()]
     assert [each["row_id"] for each in named] == ["row2", "row7"]
     assert named[0]["tokens"] > 512 and named[0]["reason"] == "longer than prompt_length 512"
 
 
 def test_rows_of_a_prompt_are_trained_on_or_evaluated(tmp_path, home):
     table = [row(n, {"bytes": PICTURE.data}, 3, f"plan/{n % 10}/1/{{}}/0") for n in range(40)]
-    pq.write_table(pa.Table.from_pylist(table), tmp_path / ROWS)
-    trained = prepare(tmp_path, home, "job", dev_share=0.3, max_steps=None)
+    data = tmp_path / "critic_rl.parquet"
+    pq.write_table(pa.Table.from_pylist(table), data)
+    trained = prepare(data, home, "job", dev_share=0.3, max_steps=None)
     dev = pq.read_table(tmp_path / "job" / DEV_ROWS).to_pylist()
     prompts, held_out = ({n % 10 for n in numbers(rows)} for rows in (trained, dev))
     assert prompts and held_out and not prompts & held_out
@@ -134,7 +138,7 @@ def test_rows_of_a_prompt_are_trained_on_or_evaluated(tmp_path, home):
 
 def test_missing_exports_and_rows_are_named(tmp_path, home):
     with pytest.raises(FoundryError, match="materialize `exports`"):
-        prepare(tmp_path, home, "none")
+        prepare(tmp_path / "critic_rl.parquet", home, "none")
     with pytest.raises(FoundryError, match="3 rows to train on, by batches of 4: run more"):
         prepare(export(tmp_path, 3), home, "few")
     with pytest.raises(FoundryError, match="all 2 rows are longer than prompt_length 512: raise"):
@@ -142,3 +146,23 @@ def test_missing_exports_and_rows_are_named(tmp_path, home):
     data = export(tmp_path, 6)
     with pytest.raises(FoundryError, match=r"6 rows to train on.*and 0 by dev_share 0.001: run"):
         prepare(data, home, "share", dev_share=0.001)
+
+
+def test_rows_of_the_planner_have_any_number_of_pictures(tmp_path, home):
+    home.images.put(PICTURE)
+    shas = [[], [PICTURE.sha256], [PICTURE.sha256] * 2, []]
+    table = [
+        {
+            "prompt": [{"role": "user", "content": "<image>" * len(images) + "Grow a tree."}],
+            "reward_model": {"style": "rule", "ground_truth": {"request": "Grow a tree."}},
+            "extra_info": {"index": n, "split": "train", "row_id": f"p{n}", "images": images},
+            "images": [{"bytes": PICTURE.data} for _ in images],
+        }
+        for n, images in enumerate(shas)
+    ]
+    data = tmp_path / "planner_rl.parquet"
+    pq.write_table(pa.Table.from_pylist(table), data)
+    rows = prepare(data, home, "job")
+    assert {row["extra_info"]["index"]: len(row["images"]) for row in rows} == {
+        n: len(images) for n, images in enumerate(shas)
+    }

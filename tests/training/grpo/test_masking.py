@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from inference.environments import ensure_environment
-from training.grpo.recipe import PLUGINS, GrpoSettings, environment
+from training.grpo.recipe import PLUGINS, CriticGrpoSettings, environment
 
 # By its file: the package around it registers with verl, which is not in our environment.
 masked_grpo = run_path(str(PLUGINS / "verl_masking" / "advantage.py"))["masked_grpo"]
@@ -74,7 +74,7 @@ print(json.dumps(found))
 @pytest.mark.long
 def test_no_token_of_a_masked_rollout_counts_in_a_loss():
     """verl's losses, its divergence and their denominators count the tokens of this mask."""
-    python, settings = ensure_environment("rl", "cpu"), GrpoSettings()
+    python, settings = ensure_environment("rl", "cpu"), CriticGrpoSettings()
     variables = os.environ | environment(settings)
     done = subprocess.run(
         [str(python), "-c", IN_VERL], env=variables, capture_output=True, text=True

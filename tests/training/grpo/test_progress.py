@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from training.grpo.recipe import GrpoSettings
+from training.grpo.recipe import CriticGrpoSettings
 from training.grpo.verl_files import GrpoLogFollower, points_up_to
 from warehouse import Journal
 
@@ -22,7 +22,7 @@ def metrics(tmp_path):
 
 @pytest.fixture
 def follower(metrics):
-    settings = GrpoSettings(batch=4, mini_batch=4, n=2)
+    settings = CriticGrpoSettings(batch=4, mini_batch=4, n=2)
     return GrpoLogFollower(metrics, 10, settings, lambda _step: [], lambda _step: [])
 
 

@@ -15,9 +15,10 @@ from safetensors.torch import load_file
 from assets.core.profile import load_profile
 from bench.gpu import grpo_rows
 from inference.backends.factory import Backends
+from inference.settings import LoopSettings
 from tests.helpers.tiny_model import build_untrained
 from training.grpo.driver import GrpoJob, grpo_job
-from training.grpo.recipe import DEV_ROWS, GrpoSettings
+from training.grpo.recipe import DEV_ROWS, ROWS, CriticGrpoSettings
 from training.grpo.verl_options import ACTOR
 from training.launch.jobs import Message, TrainerJob
 from training.rewards.rollouts import rollout_rows
@@ -32,7 +33,7 @@ def job(tmp_path: Path, steps: int, **changes: object) -> TrainerJob:
     profile = load_profile("sketch")
     chosen = {name: getattr(profile, name) for name in Backends.model_fields}
     small = {"batch": 2, "mini_batch": 2, "n": 2, "save_every": 1, "response_length": 16}
-    settings = GrpoSettings(**small, max_steps=steps, threads=1, **changes)
+    settings = CriticGrpoSettings(**small, max_steps=steps, threads=1, **changes)
     payload = GrpoJob(
         parent=tmp_path / "parent",
         # All sequences of a batch are equally long: on those verl 0.9.1 fails without our plugin.
@@ -41,7 +42,7 @@ def job(tmp_path: Path, steps: int, **changes: object) -> TrainerJob:
         root=str(tmp_path / "home"),
         roles=Backends(**chosen),
         version="v1",
-        conditioning="all",  # of which the sketch world takes the last
+        loop=LoopSettings(conditioning="all"),  # of which the sketch world takes the last
     )
     return grpo_job("critic_rl", tmp_path / "job", payload)
 
@@ -106,7 +107,7 @@ def test_adapters_survive_a_kill_are_evaluated_stopped_early_and_merged(tmp_path
     kill_after_first_step(work)
     folder, checkpoints = work.folder, work.folder / "checkpoints"
     (checkpoints / "global_step_9" / "actor").mkdir(parents=True)  # half-written
-    (folder / "critic_rl.parquet").unlink()
+    (folder / ROWS).unlink()
 
     messages = drive(work)
     model, metrics = messages[-1].finished.model, messages[-1].finished.metrics

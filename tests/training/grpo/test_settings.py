@@ -8,20 +8,20 @@ from pydantic import ValidationError
 from assets.core.profile import FOLDER, load_profile
 from schemas import FoundryError
 from training.grpo import verl_options
-from training.grpo.recipe import GrpoSettings, cluster_overrides, environment, overrides
+from training.grpo.recipe import CriticGrpoSettings, cluster_overrides, environment, overrides
 
 PATHS = (Path("/models/m"), Path("/a b/it's"))
 ACTOR = "actor_rollout_ref.actor"
 
 
-def options(settings: GrpoSettings) -> dict[str, str]:
+def options(settings: CriticGrpoSettings) -> dict[str, str]:
     lines = (line.lstrip("+").split("=", 1) for line in overrides(settings, *PATHS, steps=7))
     return dict(lines)
 
 
 def test_large_recipes_have_the_references_numbers():
     for recipe in ["paper", "reference"]:
-        line = options(GrpoSettings(recipe=recipe))
+        line = options(CriticGrpoSettings(recipe=recipe))
         expected = {
             "actor_rollout_ref.rollout.n": "8",
             "data.train_batch_size": "16",
@@ -44,58 +44,67 @@ def test_large_recipes_have_the_references_numbers():
 
 def test_paper_and_published_code_differ_in_divergence_and_reward():
     for name, kl, form in (("paper", 1e-3, "paper"), ("reference", 0, "code")):
-        settings = GrpoSettings(recipe=name)
+        settings = CriticGrpoSettings(recipe=name)
         assert (settings.kl, settings.reward.form) == (kl, form)
         assert options(settings)[f"{ACTOR}.use_kl_loss"] == ("true" if kl else "false")
 
 
 def test_a_reward_that_is_set_in_part_is_the_recipes_otherwise():
-    reward = GrpoSettings.model_validate({"recipe": "reference", "reward": {"alpha": 0.5}}).reward
+    reward = CriticGrpoSettings.model_validate(
+        {"recipe": "reference", "reward": {"alpha": 0.5}}
+    ).reward
     assert (reward.alpha, reward.form, reward.concurrency) == (0.5, "code", 128)
 
 
 def test_set_fields_override_the_recipe():
-    settings = GrpoSettings(recipe="paper", learning_rate=1e-6, gpus=2)
+    settings = CriticGrpoSettings(recipe="paper", learning_rate=1e-6, gpus=2)
     assert (settings.learning_rate, settings.gpus, settings.response_length) == (1e-6, 2, 4096)
-    assert GrpoSettings.model_validate(settings.model_dump()) == settings
-    line = options(GrpoSettings(kl=1e-3))
+    assert CriticGrpoSettings.model_validate(settings.model_dump()) == settings
+    line = options(CriticGrpoSettings(kl=1e-3))
     assert line[f"{ACTOR}.use_kl_loss"] == "true" and line[f"{ACTOR}.kl_loss_coef"] == "0.001"
 
 
 def test_a_cpu_run_is_batched_and_skips_the_second_pass():
-    line = options(GrpoSettings(batch=4, mini_batch=2, n=3))
+    line = options(CriticGrpoSettings(batch=4, mini_batch=2, n=3))
     assert line["actor_rollout_ref.rollout.name"] == "'batched_cpu'"
     assert line["actor_rollout_ref.rollout.max_num_seqs"] == "12"
     assert line["algorithm.rollout_correction.bypass_mode"] == "true"
-    assert environment(GrpoSettings())["VERL_PLATFORM"] == "cpu"
-    assert "VERL_PLATFORM" not in environment(GrpoSettings(recipe="paper"))
-    assert line["data.train_files"] == r"'/a b/it\'s/critic_rl.parquet'"
+    assert environment(CriticGrpoSettings())["VERL_PLATFORM"] == "cpu"
+    assert "VERL_PLATFORM" not in environment(CriticGrpoSettings(recipe="paper"))
+    assert line["data.train_files"] == r"'/a b/it\'s/rows.parquet'"
 
 
 def test_a_pass_divides_a_devices_update():
-    assert GrpoSettings().pass_size == 64
-    assert GrpoSettings(batch=2, mini_batch=2, n=2).pass_size == 4
-    assert GrpoSettings(recipe="paper").pass_size == 1
-    assert GrpoSettings(recipe="paper", micro_batch=6).pass_size == 2
-    assert GrpoSettings(recipe="paper", nodes=2, mini_batch=4, n=4, micro_batch=8).pass_size == 1
+    assert CriticGrpoSettings().pass_size == 64
+    assert CriticGrpoSettings(batch=2, mini_batch=2, n=2).pass_size == 4
+    assert CriticGrpoSettings(recipe="paper").pass_size == 1
+    assert CriticGrpoSettings(recipe="paper", micro_batch=6).pass_size == 2
+    assert (
+        CriticGrpoSettings(recipe="paper", nodes=2, mini_batch=4, n=4, micro_batch=8).pass_size == 1
+    )
 
 
 def test_attention_needs_no_package_unless_it_is_there_or_asked_for():
     model = "actor_rollout_ref.model"
     attention = f"{model}.override_config.attn_implementation"
-    plain = options(GrpoSettings(recipe="paper"))
+    plain = options(CriticGrpoSettings(recipe="paper"))
     assert (plain[attention], plain[f"{model}.use_remove_padding"]) == ("'sdpa'", "false")
-    asked = options(GrpoSettings(recipe="paper", attention="flash_attention_2"))
+    asked = options(CriticGrpoSettings(recipe="paper", attention="flash_attention_2"))
     assert (asked[attention], asked[f"{model}.use_remove_padding"]) == (
         "'flash_attention_2'",
         "true",
     )
-    chosen = [GrpoSettings(recipe="paper"), GrpoSettings(recipe="paper", attention="sdpa")]
+    chosen = [
+        CriticGrpoSettings(recipe="paper"),
+        CriticGrpoSettings(recipe="paper", attention="sdpa"),
+    ]
     assert [settings.environment_extra for settings in chosen] == [None, None]
     asking = {"attention": "flash_attention_2"}
-    assert GrpoSettings(recipe="paper", **asking).environment_extra == "flash"
-    assert GrpoSettings(**asking).environment_extra is None, "the CPU engine has no use for it"
-    found = overrides(GrpoSettings(recipe="paper"), *PATHS, 7, attention="flash_attention_2")
+    assert CriticGrpoSettings(recipe="paper", **asking).environment_extra == "flash"
+    assert CriticGrpoSettings(**asking).environment_extra is None, (
+        "the CPU engine has no use for it"
+    )
+    found = overrides(CriticGrpoSettings(recipe="paper"), *PATHS, 7, attention="flash_attention_2")
     assert f"{model}.use_remove_padding=true" in found
 
 
@@ -105,7 +114,7 @@ def test_options_are_passed_on_and_replace_fixed_ones():
         "actor_rollout_ref.rollout.limit_images": 3,
         "+data.mine": ["a", None],
     }
-    lines = overrides(GrpoSettings(recipe="paper", options=chosen), *PATHS, 7)
+    lines = overrides(CriticGrpoSettings(recipe="paper", options=chosen), *PATHS, 7)
     assert "actor_rollout_ref.rollout.gpu_memory_utilization=0.7" in lines
     assert "+actor_rollout_ref.rollout.limit_images=3" in lines and "+data.mine=['a',null]" in lines
     assert len({line.lstrip("+").partition("=")[0] for line in lines}) == len(lines)
@@ -125,7 +134,7 @@ def test_options_that_collide_with_ours_are_rejected():
     ]
     for key, reason in cases:
         with pytest.raises(ValidationError, match=reason):
-            GrpoSettings(options={key: 1})
+            CriticGrpoSettings(options={key: 1})
 
 
 def test_a_colliding_option_names_file_line_and_key(tmp_path):
@@ -145,12 +154,12 @@ def test_a_colliding_option_names_file_line_and_key(tmp_path):
 
 def test_every_setting_that_becomes_an_option_exists():
     assert set(verl_options.SETTING_OF.values()) | set(verl_options.DERIVED_FROM.values()) <= set(
-        GrpoSettings.model_fields
+        CriticGrpoSettings.model_fields
     )
 
 
 def test_one_gpu_trains_adapters_and_offloads():
-    line = options(GrpoSettings(recipe="lora"))
+    line = options(CriticGrpoSettings(recipe="lora"))
     model = "actor_rollout_ref.model"
     assert (line[f"{model}.lora_rank"], line[f"{model}.lora_alpha"]) == ("64", "128")
     assert line[f"{model}.lora.merge"] == line[f"{model}.use_fused_kernels"] == "true"
@@ -158,18 +167,18 @@ def test_one_gpu_trains_adapters_and_offloads():
     assert line[f"{ACTOR}.fsdp_config.optimizer_offload"] == "true"
     assert line["actor_rollout_ref.rollout.tensor_model_parallel_size"] == "1"
     # On several GPUs verl 0.9.1 does not add up the gradients that these give a trained head.
-    assert f"{model}.use_fused_kernels" not in options(GrpoSettings(recipe="paper"))
+    assert f"{model}.use_fused_kernels" not in options(CriticGrpoSettings(recipe="paper"))
 
 
 def test_vllm_has_room_for_the_longest_sequence_and_ray_for_all_workers():
     length, cpus = "actor_rollout_ref.rollout.max_model_len", "ray_kwargs.ray_init.num_cpus"
     storage = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
-    paper, lora = (options(GrpoSettings(recipe=name)) for name in ("paper", "lora"))
+    paper, lora = (options(CriticGrpoSettings(recipe=name)) for name in ("paper", "lora"))
     assert (paper[length], paper[cpus], paper[storage]) == ("20480", "48", "2")
     assert (lora[length], lora[cpus]) == ("8192", "20")
-    nodes = options(GrpoSettings(recipe="paper", nodes=2))
+    nodes = options(CriticGrpoSettings(recipe="paper", nodes=2))
     assert cpus not in nodes and nodes[storage] == "4"
-    dynamic = options(GrpoSettings(recipe="paper", tokens_per_gpu=24000))
+    dynamic = options(CriticGrpoSettings(recipe="paper", tokens_per_gpu=24000))
     assert dynamic[f"{ACTOR}.use_dynamic_bsz"] == "true"
     assert dynamic[f"{ACTOR}.ppo_max_token_len_per_gpu"] == "24000"
 
@@ -187,12 +196,12 @@ def test_contradictions_name_the_fix():
     ]
     for changes, reason in cases:
         with pytest.raises(ValidationError, match=reason):
-            GrpoSettings(**changes)
+            CriticGrpoSettings(**changes)
 
 
 def test_a_clusters_workers_get_their_python_and_environment():
-    settings = GrpoSettings(recipe="paper", nodes=2)
-    assert settings.on_cluster and not GrpoSettings(recipe="paper").on_cluster
+    settings = CriticGrpoSettings(recipe="paper", nodes=2)
+    assert settings.on_cluster and not CriticGrpoSettings(recipe="paper").on_cluster
     lines = cluster_overrides(Path("/e n/bin/python"), environment(settings))
     ray = "++ray_kwargs.ray_init.runtime_env"
     assert lines[0] == rf"{ray}.py_executable='\'/e n/bin/python\''"

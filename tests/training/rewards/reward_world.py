@@ -19,8 +19,9 @@ from inference.sketch_world.settings import MistakeRates, SketchSettings
 from schemas.curation import Evaluation
 from schemas.training import CRITIC
 from schemas.trajectories import ModelCallRow
+from training.rewards.critic import CriticRewards, CriticState
 from training.rewards.reward import RewardSettings
-from training.rewards.service import RewardRequest, RewardService, RowState
+from training.rewards.service import RewardRequest, RewardService
 from warehouse import EncodedImage, Home
 
 GOAL = "Paint a meadow with a green tree in the center."
@@ -115,7 +116,8 @@ class RewardWorld:
         roles = Roles(SketchPlanner(), self.generator, SketchCritic(), scorer)
         calls = stack.enter_context(ModelCalls(self.home, CRITIC, run, roles, settings.limits))
         generator_of = generator_of or (lambda _row: self.generator)
-        return RewardService(calls, generator_of, settings, run, journal, **other)
+        rewards = CriticRewards(calls, generator_of, settings, **other)
+        return RewardService(rewards, run, journal)
 
     def end(self, *runs: str) -> None:
         for run in runs or list(self._open):
@@ -125,10 +127,10 @@ class RewardWorld:
         """The calls of `run-1`."""
         return CallIndex.read(self.home.journal(CRITIC, "run-1")).ledger()
 
-    def state(self, truth: bool, rewritten: str = "", **other: object) -> RowState:
+    def state(self, truth: bool, rewritten: str = "", **other: object) -> CriticState:
         """A row whose image shows the goal, or the wrong object in the right place."""
         grades = self._grades(GOAL if truth else WRONG)
-        return RowState(
+        return CriticState(
             origin_prompt=GOAL,
             rewritten_prompt=rewritten,
             origin_image=str(other.get("origin_image", self.canvas)),

@@ -1,0 +1,156 @@
+"""Rewards of the critic's answers: its prompts are drawn and scored."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from statistics import fmean
+
+from pydantic import Field
+
+from inference.calls.ask import CallSite, ModelCalls
+from inference.calls.retry import summarize_error
+from inference.loop import conditioning_images
+from inference.roles import Generator, UnusableAnswerError, qualified_name
+from inference.settings import Conditioning
+from schemas.curation import Evaluation
+from schemas.yaml_config import ConfigModel
+from warehouse import EncodedImage
+
+from .reward import (
+    WORST,
+    Grades,
+    ParsedAnswer,
+    RewardParts,
+    RewardSettings,
+    accuracy_reward,
+    format_reward,
+    needs_image,
+    neutral_step_reward,
+    parse_answer,
+    step_reward,
+    total_reward,
+)
+from .rollouts import RolloutResult
+
+
+class CriticState(ConfigModel):
+    """What the critic was shown, as in a row of `critic_rl`, and its ground truth."""
+
+    origin_prompt: str = Field(description="The plan's prompt for the step")
+    rewritten_prompt: str = Field(description="Prompt of the image; empty: the plan's prompt")
+    origin_image: str = Field(description="sha256 of the image before, or of the white canvas")
+    evaluation: Evaluation = Field(description="Ground truth of the judged image")
+
+    @property
+    def grades(self) -> Grades:
+        return Grades(self.evaluation.semantics, self.evaluation.quality)
+
+
+class _PromptRefusedError(Exception):
+    """The generator gives no image for a prompt, whoever asks."""
+
+
+class CriticRewards:
+    """Grades answers of the critic.
+
+    Drawings and scores are journaled calls: answers to a row that are equal share them, also after
+    a restart, and a failure is asked again.
+
+    Args:
+        calls: of this run; the rows that they are for stand for prompts.
+        generator_of: the generator that draws for a row of `critic_rl`.
+        conditioning: as in the loop (`loop.conditioning`).
+        images_of: sha256 of the images so far of a row's trajectory, the last one last; none: only
+            the row's own is known.
+    """
+
+    def __init__(
+        self,
+        calls: ModelCalls,
+        generator_of: Callable[[str], Generator],
+        settings: RewardSettings,
+        conditioning: Conditioning = "last",
+        images_of: Callable[[str], tuple[str, ...]] = lambda _row: (),
+    ) -> None:
+        self.settings = settings
+        self._calls, self._generator_of = calls, generator_of
+        self._conditioning, self._images_of = conditioning, images_of
+
+    async def grade(self, row_id: str, response: str, state: CriticState) -> RolloutResult:
+        """An answer's parts and reward; masked where its image failed for another's fault."""
+        answer = parse_answer(response)
+        result = await self._grade(answer, state, row_id)
+        parts = result.parts
+        return result._replace(
+            verdict=answer.verdict if answer else None,
+            refined_prompt=answer.refined_prompt if answer else None,
+            truth=state.evaluation.success,
+            reward=None if result.status == "masked" else total_reward(parts, self.settings),
+        )
+
+    async def _grade(
+        self, answer: ParsedAnswer | None, state: CriticState, row_id: str
+    ) -> RolloutResult:
+        form, truth = self.settings.form, state.evaluation.success
+        parts = RewardParts(format_reward(answer))
+        if answer is None:
+            return RolloutResult("malformed", parts)
+        graded = replace(parts, accuracy=accuracy_reward(answer.verdict, truth, form))
+        if "step" in self.settings.without:
+            return RolloutResult("scored", graded)
+        if not needs_image(answer.verdict, truth, form):
+            return RolloutResult("scored", replace(graded, step=neutral_step_reward(form)))
+        # without a new prompt the previous one, as the reference does
+        prompt = answer.refined_prompt or state.rewritten_prompt or state.origin_prompt
+        first_image, problem = None, None
+        generator = self._generator_of(row_id)
+        name = qualified_name(generator)
+        try:
+            images = await self._images_before(row_id, state.origin_image, generator)
+            draw = partial(self._redraw, row_id, generator, images, state.origin_prompt, prompt)
+            seeds = range(self.settings.seed, self.settings.seed + self.settings.draws)
+            redraws = await asyncio.gather(*map(draw, seeds))
+            first_image, grades = redraws[0][0], [each for _, each in redraws]
+        except _PromptRefusedError as error:  # the policy's fault
+            grades, problem = [WORST], str(error)
+        except Exception as error:  # of generator, scorer or image store
+            error_text = summarize_error(error)
+            return RolloutResult("masked", parts, error=error_text, generator=name)
+        step = fmean(step_reward(state.grades, each, form) for each in grades)
+        return RolloutResult(
+            "scored", replace(graded, step=step), image=first_image, error=problem, generator=name
+        )
+
+    async def _redraw(
+        self,
+        row_id: str,
+        generator: Generator,
+        images: tuple[EncodedImage, ...],
+        goal: str,
+        prompt: str,
+        seed: int,
+    ) -> tuple[str, Grades]:
+        """The sha256 of a prompt's image, and its grades against the plan's prompt."""
+        calls = self._calls.with_roles(replace(self._calls.roles, generator=generator))
+        site = CallSite(row_id)
+        try:
+            image = (await calls.generate(site, prompt, images, seed)).answer
+        except UnusableAnswerError as error:
+            raise _PromptRefusedError(summarize_error(error)) from error
+        before = images[-1] if images else None
+        score = (await calls.score(site, before, image, goal)).score
+        return image.sha256, Grades(score.semantics, score.quality)
+
+    async def _images_before(
+        self, row_id: str, origin: str, generator: Generator
+    ) -> tuple[EncodedImage, ...]:
+        """What is drawn from; nothing for the canvas that rows have where there was no image."""
+        image = await self._calls.image(origin)
+        if await asyncio.to_thread(lambda: image.is_white):
+            return ()
+        earlier = [await self._calls.image(sha256) for sha256 in self._images_of(row_id)[:-1]]
+        # It may ask a server.
+        return await asyncio.to_thread(
+            conditioning_images, self._conditioning, generator, [*earlier, image]
+        )
