@@ -4,6 +4,7 @@ Imports no other package of ours.
 """
 
 from . import (
+    analysis,
     benchmarks,
     costs,
     curation,
@@ -15,7 +16,6 @@ from . import (
     trajectories,
 )
 from .base import Row, Table, View
-from .costs import COSTS
 from .errors import BadImageError, DocumentError, FoundryError, SchemaMismatchError, StorageError
 
 TABLES: dict[str, Table] = {
@@ -35,7 +35,12 @@ TABLES: dict[str, Table] = {
     if isinstance(table, Table)
 }
 
-VIEWS: dict[str, View] = {view.name: view for view in (COSTS,)}
+VIEWS: dict[str, View] = {
+    view.name: view
+    for module in (analysis, costs)
+    for view in vars(module).values()
+    if isinstance(view, View)
+}
 
 __all__ = [
     "TABLES",

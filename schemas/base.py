@@ -93,10 +93,12 @@ class View(_Rows):
     Args:
         tables: names of the tables that it reads.
         sql: the query, with the columns of `row` in their order.
+        example: a query over it.
     """
 
     tables: tuple[str, ...]
     sql: str
+    example: str
 
 
 def _arrow_fields(model: type[BaseModel]) -> list[pa.Field]:

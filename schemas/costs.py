@@ -126,4 +126,5 @@ COSTS = View(
     key=("day", "asset", "shard", "role", "model"),
     tables=("model_calls", "checkpoints", "server_hours"),
     sql="\nUNION ALL\n".join((_CALLS, _TRAININGS, _SERVERS)),
+    example="SELECT asset, model, sum(cost_usd) AS usd FROM costs GROUP BY ALL ORDER BY usd DESC;",
 )

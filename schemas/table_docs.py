@@ -81,7 +81,10 @@ def _columns(columns: dict[str, FieldInfo], prefix: str = "") -> Iterator[str]:
 
 
 def _example(table: Table | View) -> str:
-    """A query that counts rows by the columns with few values, or by pack or shard."""
+    """A view's own, or a query that counts rows by the columns with few values, or by pack or
+    shard."""
+    if isinstance(table, View):
+        return table.example
     choices = [name for name, info in table.columns.items() if _is_choice(info.annotation)]
     group = choices or [name for name in ("pack", "shard") if name in table.columns]
     if not group:

@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 import duckdb
 from pydantic import BaseModel, Field
 
-from schemas import COSTS, StorageError
+from schemas import StorageError
+from schemas.costs import COSTS
 
 from .home import Home
 from .storage import first_line

@@ -77,8 +77,10 @@ class DataSet:
                 f"{self.folder} does not hold the newest {newest}: materialize `exports`"
             )
         if not self.rows:
-            tables = ", ".join(self.tables)
-            raise FoundryError(f"{tables}: no rows to train on; run more shards first")
+            tables, hint = ", ".join(self.tables), "run more shards first"
+            if PLANNER_RL.name in self.tables:
+                hint = "the pack needs more shards (`banks`) than have trajectories"
+            raise FoundryError(f"{tables}: no rows to train on; {hint}")
 
 
 @dataclass(frozen=True)

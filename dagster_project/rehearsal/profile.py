@@ -63,8 +63,10 @@ class Rehearsal:
         values.pop("benchmarks", None)  # run only where they are selected
         values.pop("targets", None)
         values["banks"] = dict.fromkeys(values["banks"], 1)
-        if values["training"]:
+        if training := values["training"]:
             self._evaluation()
+            if training["planner_rl"]:  # of prompts without trajectories
+                values["banks"][load_pack(self.profile.pack).name] = 2
 
     def _evaluation(self) -> None:
         few = {"stories": 6, "verdicts": 6}
