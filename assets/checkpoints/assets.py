@@ -55,30 +55,42 @@ _SMOOTHING = 0.9  # weight of earlier points in the running mean
 
 
 def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
-    """The asset of a checkpoint, whose content is its recipe's version if that is complete."""
+    """The asset of a checkpoint, whose content is its recipe's version if that is complete.
+
+    One that `may_be_empty` is none where a profile lacks one of its sections, and says so.
+    """
     tables = fields.get("tables", (CHECKPOINTS,))
 
+    def inputs(foundry: FoundryResource, _instance: dg.DagsterInstance) -> str | None:
+        return None if _is_none(declared, foundry) else LINEAGE[name](foundry).version
+
     def output_hashes(foundry: FoundryResource) -> list[str | None]:
+        if _is_none(declared, foundry):
+            return []
         recipe, lake = LINEAGE[name](foundry), foundry.home.lake
         complete = CheckpointRegistry(foundry.home).is_complete(recipe.name, recipe.version)
         rollouts = [lake.content_hash(ROLLOUTS, recipe.version)] if ROLLOUTS in tables else []
         return [recipe.version if complete else None, *rollouts]
 
-    shared = {
+    shared: dict[str, Any] = {
         "name": name,
         "group": "checkpoints",
         "tables": tables,
         "kinds": frozenset({"pytorch", "huggingface"}),
         "pool": "gpu_train",
-        "inputs": lambda foundry, _instance: LINEAGE[name](foundry).version,
+        "inputs": inputs,
         "output_hashes": output_hashes,
     }
-    declared = Node(**shared | fields)
+    declared: Node = Node(**shared | fields)
 
     @dg.asset(**declared.asset_args())
     def checkpoint(
         context: dg.AssetExecutionContext, foundry: FoundryResource
     ) -> dg.MaterializeResult:
+        if _is_none(declared, foundry):
+            missing = ", ".join(declared.missing_sections(foundry.settings))
+            note = {"checkpoint": f"none: the profile has no `{missing}`"}
+            return declared.describe(context, foundry, {each.name: 0 for each in tables}, note)
         recipe = LINEAGE[name](foundry)
         # Of the rows that it is trained on, which may change meanwhile.
         fingerprint = declared.fingerprint(foundry, context.instance, None)
@@ -98,6 +110,10 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
         return declared.describe(context, foundry, counts, metadata, fingerprint)
 
     return checkpoint
+
+
+def _is_none(declared: Node, foundry: FoundryResource) -> bool:
+    return declared.may_be_empty and not declared.in_profile(foundry.settings)
 
 
 base_model = _checkpoint(
@@ -120,6 +136,7 @@ planner_rl_checkpoint = _checkpoint(
     tables=(CHECKPOINTS, ROLLOUTS),
     deps=(PLANNER, "planner_rl", "exports", "rubrics"),
     sections=("training.planner_rl",),
+    may_be_empty=True,
 )
 critic_sft_checkpoint = _checkpoint(
     SFT_CRITIC,
@@ -263,6 +280,8 @@ def _checkpoint_checks(asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
     name = asset.key.to_user_string()
 
     def rule(foundry: FoundryResource, _partition: str | None) -> Violations:
+        if _is_none(NODES[name], foundry):
+            return []
         version = newest_version(foundry.home, LINEAGE[name](foundry))
         if CheckpointRegistry(foundry.home).is_complete(name, version):
             return []

@@ -118,6 +118,7 @@ PLANNER_RL_SET = _set_node(
     tables=(PLANNER_RL,),
     deps=("prompts", "plans"),
     sections=("pack", "curation", "training.planner_rl"),
+    may_be_empty=True,
 )
 SEQUENCE_SET = _set_node(
     name="sequences",
@@ -187,6 +188,10 @@ def planner_sft(
 @dg.asset(**PLANNER_RL_SET.asset_args())
 def planner_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     settings = foundry.settings
+    if not PLANNER_RL_SET.in_profile(settings):
+        foundry.home.lake.delete(PLANNER_RL, ALL)
+        off = dg.MetadataValue.text("none: the profile has no `training.planner_rl`")
+        return PLANNER_RL_SET.describe(context, foundry, {PLANNER_RL.name: 0}, {"requests": off})
     rows = build_planner_rl(foundry.home, settings.curation.planner, load_pack(settings.pack).name)
     shown = rows.slice(0, _SHOWN).select(["prompt_id", "request"]).to_pylist()
     note = {"requests": table_metadata(shown)}
