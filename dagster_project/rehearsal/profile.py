@@ -20,6 +20,7 @@ from .rewriter import SIDE, Rewriter, Substitution, Values, shorten_trainings
 _ROLES = ("planner", "critic", "scorer", "generator")
 _HELDOUT_SHARES = (0.5, 0.8, 0.85, 0.9)
 _DEV_PROMPTS = 3
+_BANK_SHARDS = 12  # where the planner is reinforced, on prompts without trajectories
 _VARIANTS = ("generator_only", "full_sft", "full_rl")  # each trained agent in a server of its own
 
 
@@ -65,8 +66,10 @@ class Rehearsal:
         values["banks"] = dict.fromkeys(values["banks"], 1)
         if training := values["training"]:
             self._evaluation()
-            if training["planner_rl"]:  # of prompts without trajectories
-                values["banks"][load_pack(self.profile.pack).name] = 2
+            if training["planner_rl"]:
+                self._rewriter.set("curation.planner", "rl_prompts", 8, "size")
+                # Of so few prompts so many are held out, that the next to train on come later.
+                values["banks"][load_pack(self.profile.pack).name] = _BANK_SHARDS
 
     def _evaluation(self) -> None:
         few = {"stories": 6, "verdicts": 6}

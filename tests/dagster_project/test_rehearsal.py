@@ -22,7 +22,8 @@ from inference.agent_prompts.formatting import parse_plan, parse_verdict
 from inference.backends.providers import structured
 from inference.backends.providers.structured import CompletionResult, parse_answer
 from inference.servers.instance import home_servers
-from schemas.training import ROLLOUTS
+from schemas.curation import PLANNER_RL
+from schemas.training import ROLLOUTS, RUBRICS
 from schemas.trajectories import ATTEMPTS
 from tests.helpers.command import interleave
 from warehouse import Home
@@ -190,11 +191,20 @@ def command_of(process):
         return ""
 
 
+def with_reinforced_planner(folder):
+    """Profile `paper` with what it names in a comment."""
+    path = folder / "paper-rl.yaml"
+    planner_rl = {"recipe": "paper", "gpus": 4, "offload": True, "reward": {"of": "outcome"}}
+    profile = {"base": "paper", "name": "paper-rl", "training": {"planner_rl": planner_rl}}
+    path.write_text(yaml.safe_dump(profile | {"description": "with a reinforced planner"}))
+    return path
+
+
 @pytest.mark.long
 def test_the_papers_rehearsal_ends_in_an_answered_request(tmp_path, capsys, monkeypatch):
     for variable in ("GEMINI_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
-    report = rehearsed(capsys, tmp_path / "r", "paper")
+    report = rehearsed(capsys, tmp_path / "r", str(with_reinforced_planner(tmp_path)))
     stages = {stage["name"]: stage for stage in report["stages"]}
     assert all(stage["measured"]["peak_bytes"] > 0 for stage in stages.values())
     home = Home(str(tmp_path / "r" / "home"))
@@ -203,6 +213,11 @@ def test_the_papers_rehearsal_ends_in_an_answered_request(tmp_path, capsys, monk
     assert "planner_sft_checkpoint@" in stages["service"]["ran"], "by agents that it trained"
     assert "critic_sft_checkpoint@" in stages["service"]["ran"]
     rollouts = home.lake.read(ROLLOUTS).to_pylist()
-    assert rollouts and not any(row["error"] for row in rollouts), "every reward was known"
+    assert len({row["run"] for row in rollouts}) == 2, "of planner and critic"
+    assert not any(row["error"] for row in rollouts), "every reward was known"
+    requests = {row["prompt_id"] for row in home.lake.read(PLANNER_RL).to_pylist()}
+    assert requests and requests <= {
+        row["prompt_id"] for row in home.lake.read(RUBRICS).to_pylist()
+    }
     served = {server.spec.name for server in home_servers(home)}
     assert served >= load_profile("paper").servers.keys()

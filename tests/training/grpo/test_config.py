@@ -68,7 +68,7 @@ def test_verl_accepts_the_large_recipes(parsed):
         assert understood["learning_rate"] == settings.learning_rate
         assert understood["reference"] is (settings.kl > 0)
         assert understood["rollout"] == "vllm"
-        assert understood["data"] == "/a b/it's/critic_rl.parquet"
+        assert understood["data"] == "/a b/it's/rows.parquet"
         assert (understood["attention"], understood["pads"]) == ("sdpa", True)
         assert understood["nodes"] == settings.nodes
 
@@ -95,7 +95,7 @@ def test_log_probabilities_of_half_precision_have_gradients_beside_weights_of_fs
 
 def test_verl_evaluates_greedily_at_every_checkpoint_and_removes_none(parsed):
     assert parsed["dev"]["evaluation"] == {
-        "file": "/a b/it's/critic_rl_dev.parquet",
+        "file": "/a b/it's/dev_rows.parquet",
         "rows": -1,
         "every": 50,
         "before": False,
