@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
@@ -18,20 +19,23 @@ from inference.backends.factory import Backends
 from inference.settings import LoopSettings
 from tests.helpers.tiny_model import build_untrained
 from training.grpo.driver import GrpoJob, grpo_job
-from training.grpo.recipe import DEV_ROWS, ROWS, CriticGrpoSettings
+from training.grpo.recipe import DEV_ROWS, ROWS, CriticGrpoSettings, PlannerGrpoSettings
 from training.grpo.verl_options import ACTOR
 from training.launch.jobs import Message, TrainerJob
 from training.rewards.rollouts import rollout_rows
-from warehouse import Journal
+from warehouse import EncodedImage, Home, Journal
 
 WEIGHTS = "model.safetensors"
 VERLS_DEV_REWARD = b"val-core/interleave_critic/reward/mean@1"
 pytestmark = [pytest.mark.slow]
 
 
-def job(tmp_path: Path, steps: int, **changes: object) -> TrainerJob:
+def backends() -> Backends:
     profile = load_profile("sketch")
-    chosen = {name: getattr(profile, name) for name in Backends.model_fields}
+    return Backends(**{name: getattr(profile, name) for name in Backends.model_fields})
+
+
+def job(tmp_path: Path, steps: int, **changes: object) -> TrainerJob:
     small = {"batch": 2, "mini_batch": 2, "n": 2, "save_every": 1, "response_length": 16}
     settings = CriticGrpoSettings(**small, max_steps=steps, threads=1, **changes)
     payload = GrpoJob(
@@ -40,7 +44,7 @@ def job(tmp_path: Path, steps: int, **changes: object) -> TrainerJob:
         data=grpo_rows(tmp_path, 24),
         settings=settings,
         root=str(tmp_path / "home"),
-        roles=Backends(**chosen),
+        roles=backends(),
         version="v1",
         loop=LoopSettings(conditioning="all"),  # of which the sketch world takes the last
     )
@@ -130,6 +134,47 @@ def test_adapters_survive_a_kill_are_evaluated_stopped_early_and_merged(tmp_path
 
     assert drive(work) == messages  # finished: it is not trained again
     assert not processes_of(tmp_path)
+
+
+@pytest.mark.long
+def test_a_planner_is_reinforced_by_requests_with_and_without_pictures(tmp_path):
+    """Its answers are malformed: it is not trained."""
+    build_untrained(tmp_path / "parent")
+    home = Home(tmp_path / "home")
+    picture = EncodedImage.white((64, 64))
+    home.images.put(picture)
+    shas = [[], [picture.sha256], [], [picture.sha256]]
+    rows = [
+        {
+            "data_source": "interleave_planner",
+            "prompt": [{"role": "user", "content": "<image>" * len(images) + f"Draw {n} trees."}],
+            "images": [{"bytes": picture.data} for _ in images],
+            "ability": "planner",
+            "reward_model": {"style": "rule", "ground_truth": {"request": f"Draw {n} trees."}},
+            "extra_info": {"index": n, "split": "train", "row_id": f"p{n}", "images": images},
+        }
+        for n, images in enumerate(shas)
+    ]
+    data = tmp_path / "planner_rl.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), data)
+    settings = PlannerGrpoSettings(
+        batch=4, mini_batch=4, n=2, max_steps=1, save_every=1, response_length=16, threads=1
+    )
+    payload = GrpoJob(
+        parent=tmp_path / "parent",
+        data=data,
+        settings=settings,
+        root=str(home.root),
+        roles=backends(),
+        version="v1",
+    )
+    work = grpo_job("planner_rl", tmp_path / "job", payload)
+    finished = drive(work)[-1].finished
+    assert tensors(finished.model) == tensors(tmp_path / "parent")
+    assert finished.metrics["malformed_share"] == 1 and "accepted_share" not in finished.metrics
+    rollouts = rollout_rows(work.folder / "rollouts.jsonl")
+    assert Counter(row.row_id for row in rollouts) == {f"p{n}": 2 for n in range(4)}
+    assert {(row.status, row.truth, row.reward) for row in rollouts} == {("malformed", None, 0.0)}
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
