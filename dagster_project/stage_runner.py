@@ -130,10 +130,7 @@ class StageRunner:
         one_process = len(stale) < 2 or self.in_this_process_only
         if one_process or not self.foundry.training.side_by_side:
             return LineageResult.merged([self.run(nodes) for nodes in agents])
-        trained = (
-            [n.name for n in nodes if n.in_profile(self.foundry.settings)] for nodes in stale
-        )
-        names = " and ".join(map(", ".join, trained))
+        names = " and ".join(", ".join(node.name for node in nodes) for nodes in stale)
         self.announce(f"Training {names} side by side")
         with (
             widened_pool(self.instance, TRAINING_POOL, len(agents)),

@@ -57,7 +57,7 @@ _SMOOTHING = 0.9  # weight of earlier points in the running mean
 def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
     """The asset of a checkpoint, whose content is its recipe's version if that is complete.
 
-    One that `may_be_empty` is none where a profile lacks one of its sections, and says so.
+    Where a profile trains, but lacks one of its sections, it is none, and says so.
     """
     tables = fields.get("tables", (CHECKPOINTS,))
 
@@ -113,7 +113,8 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
 
 
 def _is_none(declared: Node, foundry: FoundryResource) -> bool:
-    return declared.may_be_empty and not declared.in_profile(foundry.settings)
+    """Whether the profile trains, but not this checkpoint."""
+    return foundry.settings.training is not None and not declared.in_profile(foundry.settings)
 
 
 base_model = _checkpoint(
@@ -136,7 +137,6 @@ planner_rl_checkpoint = _checkpoint(
     tables=(CHECKPOINTS, ROLLOUTS),
     deps=(PLANNER, "planner_rl", "exports", "rubrics"),
     sections=("training.planner_rl",),
-    may_be_empty=True,
 )
 critic_sft_checkpoint = _checkpoint(
     SFT_CRITIC,

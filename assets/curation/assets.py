@@ -118,7 +118,6 @@ PLANNER_RL_SET = _set_node(
     tables=(PLANNER_RL,),
     deps=("prompts", "plans"),
     sections=("pack", "curation", "training.planner_rl"),
-    may_be_empty=True,
 )
 SEQUENCE_SET = _set_node(
     name="sequences",

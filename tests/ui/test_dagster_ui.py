@@ -34,7 +34,7 @@ def ui(tmp_path_factory):
 
 @pytest.fixture
 def page():
-    with chromium(2600, 3200) as page:  # room for the whole lineage
+    with chromium(2400, 3600) as page:  # room for the whole lineage
         yield page
 
 
