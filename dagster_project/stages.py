@@ -20,7 +20,7 @@ class Stages(NamedTuple):
     bank: list[Node]
     shards: list[Node]
     aggregates: list[Node]
-    base: list[Node]
+    base: list[Node]  # and what else trainings read
     agents: list[list[Node]]  # planner's and critic's: no list reads what another one makes
     evaluation: list[Node]
     generations: list[Node]  # users' requests, each node in partitions of its own
@@ -108,13 +108,17 @@ def stages_of(nodes: Sequence[Node]) -> Stages:
     before = _before_shards()
     after = [node for node in nodes if not node.is_partitioned and node.name not in before]
     aggregates = _aggregates(after)
-    base, agents = _checkpoints()
+    first, agents = _checkpoints()
+    trained = [node for node in after if node.name in agents]
+    # Also what a training reads that is no checkpoint: rubrics, for rewards of plans.
+    read = {name for node in trained for name in node.deps} - aggregates - agents
+    base = first | read
     return Stages(
         bank=[node for node in nodes if not node.is_partitioned and node.name in before],
         shards=[node for node in nodes if node.sharded],
         aggregates=[node for node in after if node.name in aggregates],
         base=[node for node in after if node.name in base],
-        agents=_independent_lists([node for node in after if node.name in agents]),
+        agents=_independent_lists(trained),
         evaluation=[node for node in after if node.name not in aggregates | base | agents],
         generations=[node for node in nodes if node.partitions],
     )

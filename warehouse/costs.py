@@ -13,7 +13,7 @@ from schemas.costs import COSTS
 
 from .home import Home
 from .storage import first_line
-from .views import connect
+from .views import connect, with_retries
 
 By = Literal["day", "model", "asset", "shard"]
 GROUPINGS: tuple[By, ...] = get_args(By)
@@ -81,9 +81,11 @@ def cost_report(
         view = "costs" if call_ids is None else f"({_COSTS_OF_CALLS})"
         ids = [] if call_ids is None else [call_ids]
         try:
-            connection.execute(
-                f"CREATE TEMP TABLE found AS SELECT * FROM {view} WHERE day >= ?",
-                [*ids, since or date.min],
+            with_retries(
+                lambda: connection.execute(
+                    f"CREATE TEMP TABLE found AS SELECT * FROM {view} WHERE day >= ?",
+                    [*ids, since or date.min],
+                )
             )
         except duckdb.Error as error:
             raise StorageError(first_line(error)) from error

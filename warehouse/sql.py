@@ -3,7 +3,6 @@
 import os
 import re
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -19,13 +18,12 @@ from .home import Home
 from .result_formats import Format, count_noun, render
 from .sqlite_file import SqliteFile
 from .storage import first_line, storage_errors
-from .views import connect, lock_to_lake
+from .views import connect, lock_to_lake, with_retries
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TIMEOUT = 300.0  # seconds
-_PAUSES = (0.02, 0.04, 0.08, 0.16, 0.32)  # seconds after each try
 _TRANSIENT = (duckdb.IOException, duckdb.InvalidInputException)
 _THREADS = min(8, os.cpu_count() or 1)
 _CREATE_TABLE = "CREATE TABLE verified (file TEXT PRIMARY KEY, size INTEGER, version TEXT)"
@@ -97,13 +95,10 @@ def run_query(
     """
     if all(home.lake.is_absent(table) for table in TABLES.values()):
         raise SqlError(f"there are no tables in {home.root} yet: `interleave run` creates them")
-    for pause in _PAUSES:
-        try:
-            return _execute(home, sql, other_files, timeout)
-        except duckdb.Error as error:
-            failure = error
-            time.sleep(pause)
-    raise SqlError(_explain(failure)) from failure
+    try:
+        return with_retries(lambda: _execute(home, sql, other_files, timeout))
+    except duckdb.Error as error:
+        raise SqlError(_explain(error)) from error
 
 
 def verify_referenced(home: Home, sql: str) -> None:

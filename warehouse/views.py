@@ -7,10 +7,12 @@ writes a new file and renames it over the old one.
 """
 
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from glob import escape
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 
@@ -20,6 +22,9 @@ from .atomic import atomic_path
 from .home import Home
 from .lake import REQUESTS
 from .storage import first_line, storage_errors
+
+T = TypeVar("T")
+_PAUSES = (0.02, 0.04, 0.08, 0.16, 0.32)  # seconds after each try
 
 
 def connect(home: Home, read_only: bool = True, requests: bool = True) -> duckdb.DuckDBPyConnection:
@@ -42,6 +47,17 @@ def connect(home: Home, read_only: bool = True, requests: bool = True) -> duckdb
         _write_views(path, home)
         # The open connection keeps the unlinked file alive; a crash leaves nothing behind.
         return _open(home, path, read_only=True)
+
+
+def with_retries(read: Callable[[], T]) -> T:
+    """What `read` makes of the lake's files; again where that fails, as a partition may have been
+    replaced or removed meanwhile. Raises the last `duckdb.Error`."""
+    for pause in _PAUSES:
+        try:
+            return read()
+        except duckdb.Error:
+            time.sleep(pause)
+    return read()
 
 
 def lock_to_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> None:

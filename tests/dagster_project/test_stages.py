@@ -26,6 +26,16 @@ def test_planner_and_critic_read_nothing_of_each_other():
     assert names(trained.evaluation) == ["evaluation", "promotion"]
 
 
+def test_rubrics_are_written_before_plans_are_rewarded_by_them(tmp_path):
+    path = tmp_path / "own.yaml"
+    profile = {"base": "paper", "name": "own", "training": {"planner_rl": {"recipe": "lora"}}}
+    path.write_text(yaml.safe_dump(profile))
+    found = stages_of(select_nodes([], FoundryResource(profile=str(path)).settings))
+    assert names(found.base) == ["base_model", "rubrics"]
+    assert ["planner_sft_checkpoint", "planner_rl_checkpoint"] in map(names, found.agents)
+    assert "planner_rl" in names(found.aggregates)
+
+
 def test_every_selected_node_is_in_one_stage():
     found = stages()
     listed = [*found.bank, *found.shards, *found.aggregates, *found.base, *found.evaluation]
@@ -35,7 +45,8 @@ def test_every_selected_node_is_in_one_stage():
     # Made when selected; where a profile has requests, a judge.
     benchmarks = {"benchmark_answers", "benchmark_judgements", "benchmark_results"}
     rounds = {"failures", "round_data", "rounds"}
-    without = {"ablation", "generations", "rubrics"} | benchmarks | rounds
+    reinforced = {"planner_rl", "planner_rl_checkpoint"}
+    without = {"ablation", "generations", "rubrics"} | benchmarks | rounds | reinforced
     assert set(names(listed)) == assets - without
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.trajectories import ATTEMPTS
 from warehouse.sql import query, run_sql
-from warehouse.views import connect, refresh_views
+from warehouse.views import connect, refresh_views, with_retries
 
 ROWS = 200
 VERSIONS = 20
@@ -71,3 +71,19 @@ def test_readers_and_four_writers_work_at_the_same_time(home, attempts):
             writer.kill()
             writer.wait()
             writer.stderr.close()
+
+
+def test_a_read_that_meets_a_replaced_file_is_tried_again():
+    answers = [duckdb.IOException("gone"), duckdb.Error("TProtocolException: Invalid data"), 7]
+
+    def read():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert with_retries(read) == 7
+    answers[:] = [duckdb.Error("always")] * 10
+    with pytest.raises(duckdb.Error, match="always"):
+        with_retries(read)
+    assert len(answers) == 4, "six tries"

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from warehouse import Home
 from warehouse.costs import CostReport, cost_report
-from warehouse.views import connect
+from warehouse.views import connect, with_retries
 
 from ...backends.providers.budget import SpendingFile
 from ...backends.providers.settings import BudgetSettings
@@ -89,7 +89,7 @@ def _calls_of(home: Home, generation_ids: Sequence[str]) -> list[str]:
     which requests of other keys may share.
     """
     with closing(connect(home, read_only=False)) as connection:
-        rows = connection.execute(_CALLS, [generation_ids]).fetchall()
+        rows = with_retries(lambda: connection.execute(_CALLS, [generation_ids]).fetchall())
     stored = {row[0] for row in rows}
     keys = Counter((asset, generation, CallKey(*key)) for _, asset, generation, *key in rows)
     ids = (call_id(*key, earlier) for key, count in keys.items() for earlier in range(count))
