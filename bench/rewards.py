@@ -15,7 +15,7 @@ from inference.backends.sketch.agents import SketchCritic, SketchPlanner
 from inference.calls.ask import ModelCalls
 from inference.roles import Roles, Score
 from schemas.curation import Evaluation
-from training.rewards.critic import CriticRewards, CriticState
+from training.rewards.critic import CriticReward, CriticState
 from training.rewards.reward import RewardSettings
 from training.rewards.server import RewardAddress, serve_rewards
 from training.rewards.service import RewardRequest, RewardService
@@ -90,7 +90,7 @@ def _reward(rollouts: int, seconds: float) -> None:
             home.journal("rollouts", "bench") as journal,
         ):
             service = RewardService(
-                CriticRewards(calls, lambda _: actor, settings), "bench", journal
+                CriticReward(calls, lambda _: actor, settings), "bench", journal
             )
             asyncio.run(_step(service, home.images.put(EncodedImage(_png("grey"))), rollouts))
 

@@ -150,9 +150,12 @@ def _supervised(foundry: FoundryResource, role: AgentRole, name: str, table: Tab
 
 
 def planner_rl(foundry: FoundryResource) -> Recipe:
-    """FoundryError: nothing grades the plans of the profile's pack."""
+    """FoundryError: the profile has none, or nothing grades the plans of its pack."""
     settings, profile = _training(foundry).planner_rl, foundry.settings
-    assert settings  # a profile without has no such asset
+    if settings is None:
+        raise FoundryError(
+            f"profile {profile.name} has no training.planner_rl: add it to reinforce the planner"
+        )
     if profile.evaluation.judge is None and world_of(profile.pack) != "sketch":
         raise FoundryError(
             f"training.planner_rl: nothing grades the plans of pack {profile.pack}: set "

@@ -306,6 +306,10 @@ class Profile(Backends):
             _ = self.round_training
         except ValidationError as error:
             raise ValueError(first_problem(error, "rounds", "training")) from None
+        if self.rounds and "planner_rl" in self.rounds.training:
+            raise ValueError(
+                "rounds.training.planner_rl: rounds reinforce the critic alone: remove"
+            )
         return self
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from schemas import VIEWS
 from schemas.prompts import CATEGORIES, CategoryRow
 from tests.helpers.command import INTERLEAVE, interleave
 
@@ -56,6 +57,16 @@ def test_an_estimate_has_trajectories_and_grpo(command):
     assert "100 trajectories" in shown and "rewards" in shown
     assert "critic_rl: 2 steps of 64 answers, about " in shown
     assert "50% of all answers are drawn and scored (assumed)" in shown
+
+
+def test_sql_lists_the_views_with_examples_that_run(filled, command):
+    shown = command("sql", "--views")
+    assert shown.returncode == 0
+    assert all(f"{name}: {view.description}" in shown.stdout for name, view in VIEWS.items())
+    example = VIEWS["acceptance"].example
+    assert example.splitlines()[0] in shown.stdout
+    assert command("sql", example).returncode == 0
+    assert "write a query, or --views" in command("sql").stderr
 
 
 def test_sql_prints_in_every_format(filled, command):

@@ -33,11 +33,11 @@ from warehouse import Home, Journal
 
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
-from ..rewards.critic import CriticRewards
+from ..rewards.critic import CriticReward
 from ..rewards.generators import generators_of_rows, images_so_far
-from ..rewards.planner import PlannerRewards
+from ..rewards.planner import PlannerReward
 from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
-from ..rewards.service import Rewards, RewardService
+from ..rewards.service import Reward, RewardService
 from ..tracking import has_package, require_tracker
 from .recipe import (
     CHECKPOINTS,
@@ -249,16 +249,16 @@ class GrpoRun:
         return self._job.roles.model_copy(update={"roles": bindings})
 
     @contextmanager
-    def _rewards(self, calls: ModelCalls, home: Home) -> Iterator[Rewards]:
+    def _rewards(self, calls: ModelCalls, home: Home) -> Iterator[Reward]:
         """Rewards of the role that is trained."""
         if isinstance(self._settings, PlannerGrpoSettings):
             with self._grader(home) as grader:
-                yield PlannerRewards(calls, grader, self._settings.reward, self._job.loop)
+                yield PlannerReward(calls, grader, self._settings.reward, self._job.loop)
             return
         settings = self._settings.reward
         named = [self._backends().of_backend("generator", n, home) for n in settings.generators]
         drawing = named or [generator for generator, _ in generator_shares(calls.roles)]
-        yield CriticRewards(
+        yield CriticReward(
             calls,
             generators_of_rows(drawing, self._judged_prompts, settings.seed, home, self._folder),
             settings,

@@ -1,1 +1,1 @@
-"""Rewards of the critic's answers: formulas, a service that redraws and scores, its client."""
+"""Rewards of an agent's answers: formulas, a service that draws, scores and grades, its client."""

@@ -51,7 +51,7 @@ class _PromptRefusedError(Exception):
     """The generator gives no image for a prompt, whoever asks."""
 
 
-class CriticRewards:
+class CriticReward:
     """Grades answers of the critic.
 
     Drawings and scores are journaled calls: answers to a row that are equal share them, also after

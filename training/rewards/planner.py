@@ -32,7 +32,7 @@ class PlannerState(ConfigModel):
 
 
 @dataclass(frozen=True)
-class PlannerRewards:
+class PlannerReward:
     """Grades answers of the planner. A row's id is that of its prompt.
 
     Args:

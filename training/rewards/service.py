@@ -22,7 +22,7 @@ from .rollouts import Rollout, RolloutResult
 _STEPS_IN_MEMORY = 64  # the journal has all
 
 
-class Rewards(Protocol):
+class Reward(Protocol):
     """Grades the answers of a role, each to a row whose state the policy was shown."""
 
     async def grade(self, row_id: str, response: str, state: Any) -> RolloutResult: ...
@@ -46,7 +46,7 @@ class RewardService:
         journal: gets a line for every rollout; `rollouts.rollout_rows` reads them.
     """
 
-    def __init__(self, rewards: Rewards, run: str, journal: Journal) -> None:
+    def __init__(self, rewards: Reward, run: str, journal: Journal) -> None:
         self._rewards = rewards
         self._run, self._journal = run, journal
         self._attempt = datetime.now(UTC).isoformat()

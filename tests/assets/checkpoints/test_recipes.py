@@ -146,3 +146,16 @@ def test_a_planner_cannot_be_reinforced_where_nothing_grades_its_plans(tmp_path)
     foundry = SimpleNamespace(settings=profile, training=training, home=Home(tmp_path))
     with pytest.raises(FoundryError, match="nothing grades the plans of pack interleave: set `eva"):
         recipes.planner_rl(foundry)
+    plain = SimpleNamespace(settings=load_profile("sketch").model_copy(update={"rounds": None}))
+    plain.training, plain.home = plain.settings.training, foundry.home
+    with pytest.raises(FoundryError, match=r"profile sketch has no training\.planner_rl: add it"):
+        recipes.planner_rl(plain)
+
+
+def test_rounds_do_not_reinforce_a_planner(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text("base: sketch\nrounds: {training: {planner_rl: {recipe: sketch}}}\n")
+    with pytest.raises(
+        FoundryError, match=r"rounds\.training\.planner_rl: rounds reinforce the cr"
+    ):
+        load_profile(str(path))

@@ -19,7 +19,7 @@ from inference.sketch_world.settings import MistakeRates, SketchSettings
 from schemas.curation import Evaluation
 from schemas.training import CRITIC
 from schemas.trajectories import ModelCallRow
-from training.rewards.critic import CriticRewards, CriticState
+from training.rewards.critic import CriticReward, CriticState
 from training.rewards.reward import RewardSettings
 from training.rewards.service import RewardRequest, RewardService
 from warehouse import EncodedImage, Home
@@ -116,7 +116,7 @@ class RewardWorld:
         roles = Roles(SketchPlanner(), self.generator, SketchCritic(), scorer)
         calls = stack.enter_context(ModelCalls(self.home, CRITIC, run, roles, settings.limits))
         generator_of = generator_of or (lambda _row: self.generator)
-        rewards = CriticRewards(calls, generator_of, settings, **other)
+        rewards = CriticReward(calls, generator_of, settings, **other)
         return RewardService(rewards, run, journal)
 
     def end(self, *runs: str) -> None:

@@ -11,7 +11,7 @@ from inference.roles import PlanGrade, Roles
 from inference.settings import LoopSettings
 from inference.sketch_world.grader import SketchGrader
 from tests.training.rewards.reward_world import FLAWLESS, FaultyGenerator
-from training.rewards.planner import PlannerRewards, PlannerState
+from training.rewards.planner import PlannerReward, PlannerState
 from training.rewards.reward import PlanRewardSettings
 from training.rewards.rollouts import find_collapse, step_figures
 from training.rewards.service import RewardRequest, RewardService
@@ -63,7 +63,7 @@ def serve(tmp_path, generator):
 
         def make(of="plan", grader=None):
             settings = QUICK.model_copy(update={"of": of})
-            rewards = PlannerRewards(calls, grader or SketchGrader(), settings, LoopSettings())
+            rewards = PlannerReward(calls, grader or SketchGrader(), settings, LoopSettings())
             return RewardService(rewards, "v1", journal)
 
         yield make
