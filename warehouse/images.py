@@ -16,8 +16,7 @@ from PIL import Image
 
 from schemas import BadImageError
 
-from .image_pack import PACK, read_ranges
-from .pack_index import PackIndex
+from .image_pack import PACK, PackIndex, read_ranges
 from .storage import FileStat, Storage
 
 UPLOAD_FORMATS = ("PNG", "JPEG", "WEBP")

@@ -12,11 +12,21 @@ import pyarrow as pa
 
 from schemas import Row, StorageError, Table
 
-from .content_hash import content_hash
 from .partition_index import PartitionIndex, PartitionInfo
 from .storage import FileState, Storage
-from .stored_partition import PART, REQUESTS, SCHEMA, StoredPartition, partition_path, stored_path
-from .table_files import conform_rows, encode_rows, encode_stream, is_intact
+from .table_files import (
+    PART,
+    REQUESTS,
+    SCHEMA,
+    StoredPartition,
+    conform_rows,
+    content_hash,
+    encode_rows,
+    encode_stream,
+    is_intact,
+    partition_path,
+    stored_path,
+)
 
 __all__ = ["ALL", "REQUESTS", "Lake", "Listing", "Listings", "WriteResult"]
 

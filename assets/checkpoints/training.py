@@ -37,7 +37,7 @@ from training.launch.launcher import run_job
 from training.registry import CheckpointRegistry
 from training.settings import TrainingSettings
 from warehouse.atomic import atomic_path
-from warehouse.checksums import write_sums
+from warehouse.verify import write_sums
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import markdown_section

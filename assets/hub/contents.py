@@ -19,7 +19,7 @@ from schemas.training import CheckpointRow
 from training.registry import CheckpointRegistry
 from warehouse import Home
 from warehouse.atomic import atomic_path
-from warehouse.checksums import file_sha256, write_sums
+from warehouse.verify import file_sha256, write_sums
 
 from ..checkpoints.training import TrainingRecord, checkpoint_row, link_file
 from ..curation.exports.folder import read_card

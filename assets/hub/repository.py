@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from schemas import FoundryError
-from warehouse.checksums import file_sha256
+from warehouse.verify import file_sha256
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

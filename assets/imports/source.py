@@ -7,8 +7,8 @@ from typing import Any
 
 from schemas import BadImageError, FoundryError
 from warehouse import EncodedImage, Home
-from warehouse.checksums import file_sha256
 from warehouse.images import check_upload
+from warehouse.verify import file_sha256
 
 from ..core.row_files import Row, read_rows
 from ..hub.repository import Repository

@@ -20,10 +20,9 @@ from inference.service.response_store import ResponseStore
 from schemas import TABLES, FoundryError
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
 from warehouse import Home
-from warehouse.checksums import write_sums
 from warehouse.compaction import compact
 from warehouse.sql import run_query
-from warehouse.verify import find_damage
+from warehouse.verify import find_damage, write_sums
 from warehouse.views import refresh_views
 
 SHARD = "sketchbook-0000"

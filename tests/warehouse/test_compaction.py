@@ -15,8 +15,7 @@ from schemas.trajectories import ATTEMPTS, SCORES
 from tests.warehouse.conftest import attempt
 from warehouse import EncodedImage, Home
 from warehouse.compaction import compact
-from warehouse.image_pack import damaged_images
-from warehouse.pack_index import PackIndex
+from warehouse.image_pack import PackIndex, damaged_images
 
 SHARD = "sketchbook-0000"
 

@@ -11,7 +11,7 @@ from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, AttemptRow
 from tests.warehouse.conftest import WITHOUT_S3
 from warehouse import Home
-from warehouse.content_hash import BATCH_ROWS, content_hash
+from warehouse.table_files import BATCH_ROWS, content_hash
 
 SHARD = "sketchbook-0000"
 

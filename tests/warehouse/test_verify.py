@@ -4,8 +4,7 @@ import subprocess
 
 from schemas.trajectories import ATTEMPTS
 from tests.warehouse.conftest import WITHOUT_S3
-from warehouse.checksums import write_sums
-from warehouse.verify import find_damage, image_checks, journal_checks, table_checks
+from warehouse.verify import find_damage, image_checks, journal_checks, table_checks, write_sums
 
 SHARD = "sketchbook-0000"
 

@@ -16,8 +16,8 @@ import orjson
 from inference.agent_prompts.templates import IMAGE
 from schemas import FoundryError, Table
 from warehouse import Home
-from warehouse.checksums import file_sha256
 from warehouse.lake import ALL
+from warehouse.verify import file_sha256
 
 from ..set_columns import images_of
 from ..settings import CurationSettings

@@ -19,9 +19,8 @@ from inference.calls.hashing import content_digest
 from schemas import FoundryError, Table
 from warehouse import Home
 from warehouse.atomic import atomic_path
-from warehouse.checksums import SUMS_FILE, file_sha256, write_sums
 from warehouse.storage import first_line
-from warehouse.verify import Check, Damage, folder_checks
+from warehouse.verify import SUMS_FILE, Check, Damage, file_sha256, folder_checks, write_sums
 
 from ...core.duckdb_session import duckdb_session
 from ...core.metadata import markdown_section
