@@ -5,7 +5,6 @@ as well.
 """
 
 import math
-from collections import ChainMap
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,9 +13,9 @@ from PIL import Image, ImageDraw
 
 from schemas import FoundryError
 
-from .drawings import animals, backgrounds, garden, home, play, shapes, village
-from .drawings.canvas import Canvas
-from .object_catalog import BACKGROUNDS, COLOURS, KINDS
+from .canvas import Canvas
+from .drawings import BACKDROPS, DRAWINGS
+from .object_catalog import COLOURS
 from .scene import Scene, Thing
 from .seeded_random import pick, random_by
 
@@ -29,11 +28,6 @@ _SQUEEZE = 0.8  # relative width of a crooked thing, so that a crooked ball show
 _MARGIN = 0.04  # share of a cell's side that stays free of things and blemishes
 _BORDER = 0.035  # what a drawing leaves free: with a sticker's rim and shadow, 4 % of the cell
 _INKS = ((38, 34, 58), (188, 44, 120), (24, 128, 132), (120, 66, 24))
-
-# A drawing is the function of the kind's or background's name in one of the modules.
-_THEMES = ChainMap(*map(vars, (shapes, village, garden, animals, home, play)))
-DRAWINGS = {kind: _THEMES[kind.replace(" ", "_")] for kind in KINDS}
-BACKDROPS = {name: vars(backgrounds)[name.replace(" ", "_")] for name in BACKGROUNDS}
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,10 @@ RGB = tuple[int, int, int]
 Point = tuple[float, float]
 
 INK = (44, 42, 54)
-WOOD = (138, 92, 58)
 LEAF = (74, 158, 84)
 WHITE = (255, 255, 255)
 PAPER = (252, 248, 238)
 GOLD = (250, 204, 72)
-GLASS = (190, 226, 246)
 
 _OVERSAMPLING = 4
 _RIM = 0.018  # width of a sticker's pale rim, in units
@@ -39,11 +37,6 @@ def mix(first: RGB, second: RGB, amount: float) -> RGB:
     """`first` with `amount` (0-1) of `second`."""
     r, g, b = (round(a + (c - a) * amount) for a, c in zip(first, second, strict=True))
     return r, g, b
-
-
-def symmetric(*points: Point) -> list[Point]:
-    """A closed outline from its right half, given from top to bottom."""
-    return [*points, *((round(1 - x, 4), y) for x, y in reversed(points) if x != 0.5)]
 
 
 class Canvas:
@@ -109,6 +102,18 @@ class Canvas:
     def smile(self, x: float, y: float, width: float, colour: RGB = INK) -> None:
         points = [(x - width / 2, y), (x, y + width * 0.35), (x + width / 2, y)]
         self.curve(points, width * 0.18, colour)
+
+    def eyes(self, radius: float, *centres: Point) -> None:
+        """White with a pupil, readable on dark fur."""
+        for x, y in centres:
+            self.circle(x, y, radius, WHITE)
+            self.circle(x, y + radius * 0.1, radius * 0.58, INK)
+
+    def leaf(self, x: float, y: float, dx: float, dy: float, fill: RGB = LEAF) -> None:
+        """A leaf from (x, y) to its tip at (x + dx, y + dy)."""
+        nx, ny = -dy * 0.32, dx * 0.32
+        mx, my = x + dx * 0.5, y + dy * 0.5
+        self.blob([(x, y), (mx + nx, my + ny), (x + dx, y + dy), (mx - nx, my - ny)], fill)
 
     def twice(self, draw: Callable, points: Sequence[Point], *style: float | RGB) -> None:
         """`draw` the points on both sides of the middle, from which their x is counted."""
