@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from inference.backends.checkpoint.agents import CheckpointCritic, CheckpointPlanner
-from inference.backends.checkpoint.backend import CheckpointBackend
+from inference.backends.checkpoint.backend import (
+    CheckpointBackend,
+    CheckpointCritic,
+    CheckpointModel,
+    CheckpointPlanner,
+)
 from inference.backends.checkpoint.manifest import AgentRole
-from inference.backends.checkpoint.model import CheckpointModel
 from inference.roles import Plan, PlanRequest, PlanStep, Roles, Verdict
 from schemas import FoundryError
 from training.registry import CheckpointRegistry
@@ -75,7 +78,7 @@ class AgentFactory:
         if role == "planner" and answers == "sampled":
             answers = "usual"
         if profile.trained_server(role):
-            return profile.served_agent(role, str(folder), home, answers)
+            return profile.agent(role, str(folder), home, answers)
         agent = CheckpointPlanner if role == "planner" else CheckpointCritic
         return agent(self._model(folder), answers)
 

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from inference.backends.checkpoint.agents import CheckpointPlanner
-from inference.backends.checkpoint.backend import CheckpointBackend
-from inference.backends.checkpoint.model import CheckpointModel
+from inference.backends.checkpoint.backend import (
+    CheckpointBackend,
+    CheckpointModel,
+    CheckpointPlanner,
+)
 from inference.calls.ask import CallSite, PlanSamples
 from inference.calls.progress import Progress
 from inference.calls.retry import CallFailedError, RetryingCaller

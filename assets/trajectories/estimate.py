@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import NamedTuple
 
-from inference.backends.checkpoint.model import CheckpointSettings
+from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.diffusers.backend import DiffusersBackend
 from inference.backends.diffusers.registry import DiffusersSettings
 from inference.backends.images.settings import ImagesGeneratorModel
@@ -370,7 +370,7 @@ def _gpus(foundry: FoundryResource, model: _Model) -> int:
         return sum(len(servers[e.server].gpus) if e.server else e.gpus for e in endpoints)
     backend = foundry.settings.section_of(model.name.partition("/")[0])
     served = foundry.settings.trained_server(model.role)
-    if served and isinstance(backend, CheckpointSettings):
+    if served and isinstance(backend, CheckpointBackend):
         return len(foundry.settings.servers[served].gpus)
     device = getattr(backend, "device", "cpu")
     return int(device != "cpu" and (device != "auto" or gpus_here() > 0))

@@ -28,7 +28,7 @@ from ..roles import Roles
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
 from .backend import SECTIONS, BackendSettings, backends_of, load_sections
-from .checkpoint.backend import CheckpointBackend
+from .checkpoint.backend import CheckpointBackend, served_agent
 from .checkpoint.manifest import AgentRole, Answers
 from .providers.api import ApiSettings
 from .providers.settings import (
@@ -183,29 +183,20 @@ class BackendsBase(ConfigModel):
         """
         return self._agents(backend, [role], home)[role]
 
-    def agent(self, role: AgentRole, reference: str, home: Home) -> Any:
+    def agent(self, role: AgentRole, reference: str, home: Home, answers: Answers = "usual") -> Any:
         """A trained agent: at the server that `trained` names for the role, else in this process.
 
         Args:
             reference: `promoted`, `name@version`, a folder, or an id at Hugging Face.
+            answers: of a server.
 
         Raises:
             CheckpointError: there is no such checkpoint, or it was not trained for the role.
         """
-        from .checkpoint.agents import checkpoint_agents
-
         if self.trained_server(role):
-            return self.served_agent(role, reference, home)
+            return served_agent(role, reference, self, home, answers)
         settings = self.section(CheckpointBackend).model_copy(update={role: reference})
-        return checkpoint_agents([role], settings, home)[role]
-
-    def served_agent(
-        self, role: AgentRole, reference: str, home: Home, answers: Answers = "usual"
-    ) -> Any:
-        """`agent` where a server has the role, with answers of any kind."""
-        from .checkpoint.agents import served_agent
-
-        return served_agent(role, reference, self, home, answers)
+        return settings.local_agents([role], home)[role]
 
     def trained_server(self, role: Role) -> str | None:
         """Name of the server of trained agents of a role; None: they run in this process."""

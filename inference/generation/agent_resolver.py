@@ -15,7 +15,7 @@ from schemas import FoundryError
 from schemas.training import CRITIC, SFT_CRITIC
 from warehouse import Home
 
-from ..backends.checkpoint.agents import CheckpointAgent
+from ..backends.checkpoint.backend import CheckpointAgent
 from ..backends.checkpoint.manifest import PROMOTED, AgentRole, newest, promoted
 from ..backends.factory import Backends
 from ..roles import BackendError, Roles

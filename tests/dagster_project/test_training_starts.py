@@ -11,9 +11,8 @@ from assets.curation.exports.publisher import export_all
 from dagster_project.definitions import ASSETS
 from dagster_project.stage_runner import QUIET
 from inference.agent_prompts.templates import critic_prompt, version_of
-from inference.backends.checkpoint.agents import checkpoint_agents
+from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.checkpoint.manifest import read_manifest
-from inference.backends.checkpoint.model import CheckpointSettings
 from inference.roles import qualified_name
 from tests.dagster_project.conftest import copy_lake, tiny_foundry
 from tests.helpers.fake_launcher import FakeLauncher
@@ -88,8 +87,8 @@ def test_a_checkpoint_has_the_prompts_of_its_training(foundry, job, prompt):
     assert version == version_of(names["critic"]) and version.startswith("their-critic@")
     assert (folder / "their-critic.jinja").read_text() == PROMPT
     assert names["planner_text"] == version_of("planner-text")
-    settings = CheckpointSettings(device="cpu", critic=row.name + "@" + row.version)
-    critic = checkpoint_agents(["critic"], settings, foundry.home)["critic"]
+    settings = CheckpointBackend(device="cpu", critic=row.name + "@" + row.version)
+    critic = settings.local_agents(["critic"], foundry.home)["critic"]
     assert qualified_name(critic) == f"checkpoint/{row.name}@{row.version}"
     asked = critic_prompt("a house", "a big house", names["critic"])
     assert asked.text == "<image><image>Was a house done by a big house?"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel, Field, PositiveInt, ValidationError
@@ -74,9 +74,10 @@ class Manifest(BaseModel, frozen=True):
     )
 
     @property
-    def pixel_limits(self) -> "PixelLimits":
+    def pixels(self) -> tuple[int, int, int]:
+        """Least and most pixels of an image, and the most of each of many (`MANY_IMAGES`)."""
         most = self.image_max_pixels
-        return PixelLimits(self.image_min_pixels, most, self.many_images_max_pixels or most)
+        return self.image_min_pixels, most, self.many_images_max_pixels or most
 
     @property
     def identity(self) -> str:
@@ -114,14 +115,6 @@ class Manifest(BaseModel, frozen=True):
             "repeats_first_prompt": self.repeats_first_prompt,
             "agent_prompts": {str(name): self.agent_prompts[name] for name in names},
         }
-
-
-class PixelLimits(NamedTuple):
-    """Least and most pixels of an image, and the most of each of many (`MANY_IMAGES`)."""
-
-    least: int
-    most: int
-    most_of_many: int
 
 
 def read_manifest(folder: Path, foreign_prompts: Mapping[PromptName, str] = _NONE) -> Manifest:

@@ -1,67 +1,25 @@
-"""Models in memory that answer queries in batches, and the settings of backend `checkpoint`."""
+"""Models in memory that answer queries in batches."""
 
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
-
-from PIL import Image
-from pydantic import Field, field_validator
+from typing import Any
 
 from schemas import BadImageError
-from schemas.yaml_config import ConfigModel
-from warehouse.storage import first_line
 
-from ...agent_prompts.templates import prompts_of
 from ...calls.batching import Batcher
 from ...calls.call_context import report_usage
 from ...roles import UnusableAnswerError
 from .. import torch_cpu_shim
-from ..model_files import BatchTokens, device_and_dtype
 from ..providers.structured import CompletionResult
 from .constrained import Forms, FormSampler
 from .decoding import Sampler, Sampling, SeededSampler, decode
-from .encoding import AgentQuery, Decoding, Encoder, Prompt, PromptLayout, resize_to_pixels
-from .manifest import CheckpointError, PixelLimits, PromptName, read_manifest
+from .encoding import AgentQuery, Decoding, Encoder, Prompt, PromptLayout, Resize
 
 _TOP_K = 50  # the default of transformers
-
-_REFERENCE = (
-    "`promoted`, `name@version` of the table `checkpoints`, a folder, or an id at Hugging Face "
-    "(owner/name, owner/name@revision)"
-)
-
-
-class CheckpointSettings(ConfigModel):
-    """Planner and critic from Hugging Face checkpoints, in this process."""
-
-    planner: str | None = Field("promoted", description=f"The planner: {_REFERENCE}")
-    critic: str | None = Field("promoted", description=f"The critic: {_REFERENCE}")
-    agent_prompts: dict[PromptName, str] = Field(
-        {},
-        description="Agent prompts of models that were not trained here, as the authors' released "
-        "ones: critic, planner_text, planner_interleaved -> name or .jinja file; or a folder with "
-        "such files",
-    )
-    in_process: bool = Field(
-        False, description="They run in this process, also where `servers` has one for them"
-    )
-    device: str = Field(
-        "auto", description="cpu, cuda, cuda:1, ...; auto: cuda where there is one (in bfloat16)"
-    )
-    batch: int = Field(64, ge=1, description="The most questions answered at once")
-    batch_tokens: BatchTokens = 131_072
-    gather_seconds: float = Field(
-        0.005, ge=0, description="How long the first question of a batch waits for others"
-    )
-
-    @field_validator("agent_prompts", mode="before")
-    @classmethod
-    def _of_a_folder(cls, given: Any) -> Any:
-        return prompts_of(given, get_args(PromptName))
 
 
 @dataclass(frozen=True)
@@ -101,7 +59,7 @@ class LoadedModel:
 class BatchedModel:
     """Answers queries with one model in batches, from any thread; loads it for the first query.
 
-    `batch`, `batch_tokens` and `gather_seconds` are as in `CheckpointSettings`. `sampling` is that
+    `batch`, `batch_tokens` and `gather_seconds` are as in `CheckpointBackend`. `sampling` is that
     of all answers; None: each query's `decoding`.
     """
 
@@ -203,36 +161,6 @@ class BatchedModel:
             )
 
 
-class CheckpointModel(BatchedModel):
-    """The model in a checkpoint's folder; a process caches the weights of the last two.
-
-    Raises:
-        CheckpointError: the folder is no checkpoint; for a query: transformers cannot load it.
-    """
-
-    def __init__(self, folder: Path, settings: CheckpointSettings | None = None) -> None:
-        settings = settings or CheckpointSettings()
-        self.manifest = read_manifest(folder, settings.agent_prompts)
-        limits = self.manifest.pixel_limits
-        load = partial(_load, folder.absolute(), self.manifest.identity, settings.device, limits)
-        super().__init__(load, settings.batch, settings.batch_tokens, settings.gather_seconds)
-
-
-@lru_cache(maxsize=2)  # a planner and a critic
-def _load(folder: Path, identity: str, device: str, limits: PixelLimits) -> LoadedModel:
-    device, dtype = device_and_dtype(device)
-    resize = partial(resize_to_pixels, least=limits.least, most=limits.most)
-    resize_many = partial(resize_to_pixels, least=limits.least, most=limits.most_of_many)
-    try:
-        encoder = load_encoder(folder, None, resize, PromptLayout())
-        encoder = replace(encoder, resize_many=resize_many)
-        return LoadedModel(identity, encoder, load_weights(folder, dtype=dtype).to(device).eval())
-    except Exception as error:  # transformers, safetensors and torch raise errors of all kinds
-        raise CheckpointError(
-            f"checkpoint {folder} cannot be loaded: {first_line(error)}"
-        ) from error
-
-
 def load_weights(model: str | Path, **options: Any) -> Any:
     """A vision-language model of transformers, by Hugging Face id or folder."""
     torch_cpu_shim.install()
@@ -246,12 +174,13 @@ def load_weights(model: str | Path, **options: Any) -> Any:
 def load_encoder(
     model: str | Path,
     revision: str | None,
-    resize: Callable[[Image.Image], Image.Image],
     layout: PromptLayout,
+    resize: Resize,
+    resize_many: Resize | None = None,
 ) -> Encoder:
     """The encoder of a model, by Hugging Face id or folder."""
     from transformers import AutoImageProcessor, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model, revision=revision)
     image_processor = AutoImageProcessor.from_pretrained(model, revision=revision)
-    return Encoder(tokenizer, image_processor, resize, layout)
+    return Encoder(tokenizer, image_processor, resize, layout, resize_many)

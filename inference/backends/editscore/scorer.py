@@ -316,7 +316,7 @@ def _load(identity: str, settings: EditScoreSettings) -> LoadedModel:
     try:
         model = _load_model(settings, dtype)
         layout = _LAYOUTS[model.config.model_type]
-        encoder = load_encoder(settings.model, settings.revision, _ANY_SIZE, layout)
+        encoder = load_encoder(settings.model, settings.revision, layout, _ANY_SIZE)
         return LoadedModel(identity, encoder, model.to(device).eval())
     except BackendError:
         raise

@@ -4,8 +4,11 @@ import asyncio
 
 import pytest
 
-from inference.backends.checkpoint.agents import CheckpointCritic, checkpoint_agents
-from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
+from inference.backends.checkpoint.backend import (
+    CheckpointBackend,
+    CheckpointCritic,
+    CheckpointModel,
+)
 from inference.calls.call_context import CallUsage, collect_usage
 from inference.roles import Critic, Planner, PlanRequest, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
@@ -23,8 +26,8 @@ from warehouse import EncodedImage
 
 
 def agents_of(folder, home):
-    settings = CheckpointSettings(planner=str(folder), critic=str(folder), device="cpu", batch=8)
-    return checkpoint_agents(["planner", "critic"], settings, home)
+    settings = CheckpointBackend(planner=str(folder), critic=str(folder), device="cpu", batch=8)
+    return settings.local_agents(["planner", "critic"], home)
 
 
 @pytest.fixture
@@ -102,9 +105,9 @@ async def test_an_answer_without_a_plan_and_a_request_that_is_too_long_are_unusa
 def test_answers_do_not_depend_on_the_batch(untrained):
     queries = [critic_query(f"{n} cats " * n, tiny_image(n), tiny_image(n, n)) for n in range(1, 7)]
     queries += [planner_query("a long walk " * 9), planner_query("b")]
-    one = texts_of(CheckpointModel(untrained, CheckpointSettings(batch=1)), queries)
-    assert texts_of(CheckpointModel(untrained, CheckpointSettings(batch=64)), queries) == one
-    few = texts_of(CheckpointModel(untrained, CheckpointSettings(batch_tokens=300)), queries)
+    one = texts_of(CheckpointModel(untrained, CheckpointBackend(batch=1)), queries)
+    assert texts_of(CheckpointModel(untrained, CheckpointBackend(batch=64)), queries) == one
+    few = texts_of(CheckpointModel(untrained, CheckpointBackend(batch_tokens=300)), queries)
     assert few == one
 
 

@@ -11,8 +11,8 @@ from PIL import Image
 from inference import environments
 from inference.agent_prompts.formatting import critic_answer, planner_answer
 from inference.agent_prompts.templates import critic_prompt, planner_prompt
+from inference.backends.checkpoint.backend import CheckpointModel
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.checkpoint.model import CheckpointModel
 from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, PLANNED
 from warehouse import EncodedImage
 

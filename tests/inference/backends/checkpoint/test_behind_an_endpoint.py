@@ -7,8 +7,8 @@ import yaml
 from PIL import Image
 
 from inference.agent_prompts.templates import critic_prompt, planner_turn
+from inference.backends.checkpoint.backend import CheckpointModel
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.checkpoint.model import CheckpointModel
 from inference.backends.openai.backend import OpenAISettings, chat_arguments
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from inference.backends.providers.structured import CompletionResult

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from inference.agent_prompts.templates import critic_prompt
-from inference.backends.checkpoint.agents import CheckpointCritic
+from inference.backends.checkpoint.backend import (
+    CheckpointBackend,
+    CheckpointCritic,
+    CheckpointModel,
+    _load,
+)
 from inference.backends.checkpoint.decoding import Sampling
 from inference.backends.checkpoint.manifest import (
     MANIFEST_FILE,
@@ -16,7 +21,6 @@ from inference.backends.checkpoint.manifest import (
     read_manifest,
     resolve,
 )
-from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings, _load
 from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.roles import qualified_name
@@ -131,7 +135,7 @@ def test_a_model_at_hugging_face_is_an_agent_with_prompts_of_its_own(home, hub_c
 
 
 async def test_a_model_that_was_not_trained_here_answers(hub_cache):
-    settings = CheckpointSettings(agent_prompts=PROMPTS, device="cpu")
+    settings = CheckpointBackend(agent_prompts=PROMPTS, device="cpu")
     model = CheckpointModel(hub_cache, settings)
     assert model.manifest.many_images_max_pixels == 384 * 384
     white = EncodedImage.white((96, 96))
@@ -142,7 +146,7 @@ async def test_a_model_that_was_not_trained_here_gets_the_first_prompt_twice(
     hub_cache, overfitted, monkeypatch
 ):
     async def question(folder):
-        model = CheckpointModel(folder, CheckpointSettings(agent_prompts=PROMPTS, device="cpu"))
+        model = CheckpointModel(folder, CheckpointBackend(agent_prompts=PROMPTS, device="cpu"))
         complete, queries = model.complete, []
 
         async def recorded(query):
@@ -162,7 +166,7 @@ async def test_a_model_that_was_not_trained_here_gets_the_first_prompt_twice(
 def test_a_model_that_was_not_trained_here_decodes_as_its_makers_say(hub_cache):
     def sampling(**config):
         (hub_cache / "generation_config.json").write_text(json.dumps({"eos_token_id": 1, **config}))
-        settings = CheckpointSettings(agent_prompts=PROMPTS, device="cpu", batch=len(config) + 1)
+        settings = CheckpointBackend(agent_prompts=PROMPTS, device="cpu", batch=len(config) + 1)
         model = CheckpointModel(hub_cache, settings)
         _load.cache_clear()
         return model.loaded.sampling(model.manifest.decoding)

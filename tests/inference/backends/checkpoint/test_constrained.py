@@ -3,16 +3,20 @@
 import asyncio
 
 from inference.agent_prompts.formatting import parse_plan, read_verdict
-from inference.backends.checkpoint.agents import CheckpointCritic, CheckpointPlanner
+from inference.backends.checkpoint.backend import (
+    CheckpointBackend,
+    CheckpointCritic,
+    CheckpointModel,
+    CheckpointPlanner,
+)
 from inference.backends.checkpoint.constrained import FORM_TOKENS
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
 from inference.roles import PlanRequest
 from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, critic_query
 from tests.inference.scripted_world import tiny_image
 from warehouse import EncodedImage
 
-CPU = CheckpointSettings(device="cpu")
+CPU = CheckpointBackend(device="cpu")
 
 
 def test_every_answer_of_any_model_can_be_read(untrained, packaged_folder):

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
+from inference.backends.checkpoint.backend import CheckpointModel
 from inference.backends.checkpoint.decoding import Sampling, SeededSampler, decode
-from inference.backends.checkpoint.model import CheckpointModel
 from tests.inference.backends.checkpoint.tiny_agents import critic_query, planner_query
 from tests.inference.scripted_world import tiny_image
 

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 from PIL import Image
 
+from inference.backends.checkpoint.backend import CheckpointModel
 from inference.backends.checkpoint.encoding import AgentQuery, resize_to_pixels
-from inference.backends.checkpoint.model import CheckpointModel
 from schemas import BadImageError
 from tests.inference.backends.checkpoint.tiny_agents import critic_query
 from tests.inference.scripted_world import tiny_image

@@ -12,8 +12,8 @@ import pytest
 
 from inference.agent_prompts.importing import import_prompts
 from inference.backends import torch_cpu_shim
+from inference.backends.checkpoint.backend import CheckpointBackend, CheckpointModel
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
 from inference.backends.openai.backend import chat_arguments
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from inference.backends.providers.settings import AgentModel
@@ -128,7 +128,7 @@ def test_in_this_process_a_model_gets_the_tokens_of_its_own_template(
     torch_cpu_shim.install()  # before transformers is imported
     from transformers import AutoProcessor
 
-    model = CheckpointModel(packaged_folder, CheckpointSettings(device="cpu"))
+    model = CheckpointModel(packaged_folder, CheckpointBackend(device="cpu"))
     processor = AutoProcessor.from_pretrained(packaged_folder)
     images = (EncodedImage.white((64, 64)),) * 2
     values = {"original_instruction": "Bows.", "rewritten_prompt": ""}

@@ -15,9 +15,8 @@ import yaml
 from PIL import Image
 
 from inference.agent_prompts.formatting import critic_answer
-from inference.backends.checkpoint.agents import checkpoint_agents
+from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.checkpoint.manifest import MANIFEST_FILE
-from inference.backends.checkpoint.model import CheckpointSettings
 from inference.backends.factory import Backends
 from inference.backends.openai.backend import OpenAIAdapter
 from inference.backends.providers.chat import ChatTurn, CompletionRequest
@@ -110,9 +109,7 @@ def test_verdicts_are_those_of_this_process(served, critic):
     roles = dict.fromkeys(("planner", "generator", "scorer"), "sketch") | {"critic": "openai"}
     home = Home("memory://served")
     remote = Backends.model_validate({"roles": roles, **served.lines}).build(home).critic
-    local = checkpoint_agents(
-        ["critic"], CheckpointSettings(critic=str(critic), device="cpu"), home
-    )
+    local = CheckpointBackend(critic=str(critic), device="cpu").local_agents(["critic"], home)
     served_verdicts, local_verdicts = judge_all(remote), judge_all(local["critic"])
     assert served_verdicts == local_verdicts
     assert served_verdicts[0] == list(VERDICTS.values())

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from inference.agent_prompts.formatting import critic_answer, planner_answer
 from inference.agent_prompts.templates import critic_prompt, planner_prompt
+from inference.backends.checkpoint.backend import CheckpointModel
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.manifest import Manifest
-from inference.backends.checkpoint.model import BatchedModel, CheckpointModel
+from inference.backends.checkpoint.model import BatchedModel
 from inference.roles import Plan, PlanStep, Verdict
 from tests.helpers.tiny_model import labelled
 from warehouse import EncodedImage
