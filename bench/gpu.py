@@ -62,8 +62,8 @@ _LENGTHS = (3000, 4800, 6700)  # tokens of a critic's row, images included
 
 def klein(is_tiny: bool, folder: Path) -> Numbers:
     """FLUX.2-klein of 9B shapes through `PipelineRunner`: text to image and edits."""
+    from inference.backends.diffusers.backend import DiffusersSettings, select_model
     from inference.backends.diffusers.pipeline_runner import GenerationSpec, PipelineRunner
-    from inference.backends.diffusers.registry import DiffusersSettings, select_model
     from warehouse import EncodedImage
 
     _build_klein(is_tiny, folder)

@@ -11,7 +11,7 @@ from io import BytesIO
 from aiohttp import ClientSession
 from PIL import Image
 
-from inference.backends.sketch.agents import SketchCritic, SketchPlanner
+from inference.backends.sketch.backend import SketchCritic, SketchPlanner
 from inference.calls.ask import ModelCalls
 from inference.roles import Roles, Score
 from schemas.curation import Evaluation

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference.backends.diffusers.registry import DiffusersSettings, select_model
+from inference.backends.diffusers.backend import DiffusersSettings, select_model
 from inference.backends.model_files import cached_file, weights_bytes
 from inference.environments import COMPLETE, Hardware, Purpose, environment_of
 from inference.servers.settings import AgentServer, ImageServer, Server

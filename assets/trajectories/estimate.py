@@ -14,8 +14,7 @@ from math import ceil
 from typing import NamedTuple
 
 from inference.backends.checkpoint.backend import CheckpointBackend
-from inference.backends.diffusers.backend import DiffusersBackend
-from inference.backends.diffusers.registry import DiffusersSettings
+from inference.backends.diffusers.backend import DiffusersSettings
 from inference.backends.images.settings import ImagesGeneratorModel
 from inference.backends.providers.api import ApiSettings
 from inference.backends.providers.budget import SpendingFile
@@ -348,7 +347,7 @@ def _pipeline(foundry: FoundryResource, model: _Model) -> DiffusersSettings | No
     """What a generator draws with, where that is known."""
     settings = model.settings
     if not isinstance(settings, ImagesGeneratorModel):
-        diffusers = foundry.settings.section(DiffusersBackend)
+        diffusers = foundry.settings.section(DiffusersSettings)
         return diffusers if model.name.startswith("diffusers/") else None
     changes = settings.model_dump(include={"size", "steps", "guidance"}, exclude_none=True)
     return DiffusersSettings(model=settings.model, **changes)

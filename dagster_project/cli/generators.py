@@ -22,10 +22,10 @@ def list_generators(profile: ProfileOption = "sketch") -> None:
     from rich.table import Table
 
     from assets.core.profile import load_profile
-    from inference.backends.diffusers.backend import DiffusersBackend
+    from inference.backends.diffusers.backend import DiffusersSettings
     from inference.backends.diffusers.registry import load_registry, missing_requirements
 
-    models = load_registry(load_profile(profile).section(DiffusersBackend).registry).models
+    models = load_registry(load_profile(profile).section(DiffusersSettings).registry).models
     grid = Table("name", "model", "can", "backend", "usable here", box=None, header_style="bold")
     for name, model in models.items():
         reasons = ", ".join(missing_requirements(model))

@@ -18,18 +18,14 @@ from schemas import BadImageError
 from warehouse import EncodedImage
 from warehouse.images import UPLOAD_FORMATS
 
+from ..backends.diffusers.backend import DiffusersSettings, select_model
 from ..backends.diffusers.pipeline_runner import (
     DrawResult,
     GenerationSpec,
     ImageExceedsMemory,
     PipelineRunner,
 )
-from ..backends.diffusers.registry import (
-    DiffusersSettings,
-    SamplingParams,
-    SelectedModel,
-    select_model,
-)
+from ..backends.diffusers.registry import SamplingParams, SelectedModel
 from ..backends.images.limits import GeneratorLimits, limits_of
 from ..calls.batching import Batcher
 from ..roles import RetryableError, UnusableAnswerError

@@ -10,7 +10,7 @@ from schemas import FoundryError
 from schemas.yaml_config import ConfigModel
 
 from ..backends.checkpoint.manifest import AgentRole
-from ..backends.diffusers.registry import DiffusersSettings, select_model
+from ..backends.diffusers.backend import DiffusersSettings, select_model
 from ..backends.model_files import weights_bytes
 
 Gpu = Annotated[int, Field(ge=0)]

@@ -10,7 +10,7 @@ import zipfile
 
 import pytest
 
-from inference.backends.sketch.agents import SketchGenerator
+from inference.backends.sketch.backend import SketchGenerator
 from inference.sketch_world.settings import SketchSettings
 from tests.helpers.command import INTERLEAVE, interleave
 from warehouse import EncodedImage

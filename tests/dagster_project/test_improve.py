@@ -24,7 +24,7 @@ from dagster_project.improve import improve
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from inference.backends.factory import Backends
-from inference.backends.sketch.agents import SketchCritic, SketchPlanner
+from inference.backends.sketch.backend import SketchCritic, SketchPlanner
 from inference.calls.progress import NullProgress
 from inference.roles import BackendError, UnusableAnswerError
 from schemas import FoundryError

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.editscore.scorer import EditScoreSettings, load, prompt_texts
+from inference.backends.editscore.backend import EditScoreSettings, PromptTexts, load
 from tests.helpers.tiny_model import build_untrained, labelled
 from warehouse import EncodedImage
 
@@ -53,7 +53,7 @@ def overfit(model: Path, prompts: Path, steps: int = 120) -> None:
     with_prompts = settings(model, prompts=prompts)
     loaded = load(with_prompts, "to be overfitted")
     _ignore_images(loaded.model.model.visual)
-    samples = list(_samples(prompt_texts(with_prompts)))
+    samples = list(_samples(PromptTexts(with_prompts)))
     inputs, labels = labelled(loaded.encoder, samples)
     optimizer = torch.optim.AdamW(loaded.model.model.language_model.parameters(), lr=3e-3)
     loaded.model.train()

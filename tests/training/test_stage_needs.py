@@ -5,7 +5,8 @@ import yaml
 
 from assets.core import profile as profile_module
 from assets.core.profile import FOLDER, load_profile
-from inference.backends.diffusers.registry import DiffusersSettings, load_registry
+from inference.backends.diffusers.backend import DiffusersSettings
+from inference.backends.diffusers.registry import load_registry
 from training.grpo.verl_options import ROLLOUT
 from training.model_size import KNOWN_SIZES
 from training.stage_needs import disk_needed, drawing_seconds, needs_text, stage_needs

@@ -1,1 +1,0 @@
-"""The generator from a diffusers pipeline in this process, and the registry of generators."""

@@ -3,8 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from importlib.util import find_spec
+from functools import lru_cache
 from inspect import signature
 from typing import Any
 
@@ -14,12 +13,9 @@ from schemas import BadImageError
 from warehouse import EncodedImage
 from warehouse.storage import first_line
 
-from ...calls.batching import Batcher
-from ...calls.call_context import report_usage
-from ...generators import GeneratorPair
-from ...roles import BackendError, Generator, RetryableError, UnusableAnswerError
+from ...roles import BackendError, RetryableError, UnusableAnswerError
 from ..model_files import device_and_dtype
-from .registry import DiffusersSettings, GeneratorModel, SamplingParams, SelectedModel, select_model
+from .registry import GeneratorModel, SamplingParams, SelectedModel
 
 _CANVAS_SIZE = (1024, 1024)  # where no size is wanted
 
@@ -247,73 +243,6 @@ class PipelineRunner:
                 "weights; draw smaller ones (`size`), or take a device with more memory"
             )
         return UnusableAnswerError(f"{name} cannot draw this: {first_line(error)}")
-
-
-class DiffusersGenerator:
-    """Loads the weights for the first image; see `Generator` in `inference/roles.py`.
-
-    Raises:
-        BackendError: the settings name no model for diffusers, or it is not installed.
-    """
-
-    backend = "diffusers"
-
-    def __init__(self, settings: DiffusersSettings) -> None:
-        self._selected, self._settings = select_model(settings), settings
-        if self._selected.model.can == ("mask",):
-            raise BackendError(
-                f"{self._selected.name} only repaints what a mask shows, and the loop has no "
-                "masks; name another model in `diffusers.model`"
-            )
-        if find_spec("diffusers") is None:
-            raise BackendError("backend diffusers needs the package diffusers: run `make setup`")
-        self.max_reference_images = self._selected.model.max_reference_images
-        self._batcher: Batcher[GenerationSpec, EncodedImage] = Batcher(
-            lambda specs, is_cancelled: self._runner.draw(specs, is_cancelled),
-            settings.batch,
-            settings.gather_seconds,
-        )
-
-    @cached_property
-    def model(self) -> str:
-        return self._selected.identity
-
-    async def generate(
-        self, prompt: str, images: Sequence[EncodedImage], seed: int
-    ) -> EncodedImage:
-        inputs = tuple(images) or self._canvas
-        spec = GenerationSpec(prompt, seed, self._selected.params, inputs)
-        image = await self._batcher.submit(spec)
-        report_usage(cost_usd=0.0)
-        return image
-
-    @property
-    def _canvas(self) -> tuple[EncodedImage, ...]:
-        """The initial image of a model that only edits."""
-        if self._settings.canvas is None or not self._selected.model.needs_canvas:
-            return ()
-        return (white_canvas(self._selected.params),)
-
-    @cached_property
-    def _runner(self) -> PipelineRunner:
-        return PipelineRunner(self._selected, self._settings.device, self._settings.batch)
-
-
-def diffusers_generator(settings: DiffusersSettings) -> Generator:
-    """The generator of a profile: one model, or a pair.
-
-    Raises:
-        BackendError: see `DiffusersGenerator`; or the second model of a pair cannot edit.
-    """
-    first = DiffusersGenerator(settings)
-    if settings.edit is None:
-        return first
-    if "edit" not in select_model(settings.edit).model.can:
-        raise BackendError(
-            f"{settings.edit.model} does not edit images; name a model that does in "
-            "`diffusers.edit.model`"
-        )
-    return GeneratorPair(first, DiffusersGenerator(settings.edit))
 
 
 @lru_cache(maxsize=1)

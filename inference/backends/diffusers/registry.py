@@ -1,4 +1,4 @@
-"""The registry of generators; the settings of backend `diffusers`, and the model they select."""
+"""The registry of generators, and a model of it with its sampling parameters."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from schemas.yaml_config import ConfigModel, load_document
 
 from ...calls.hashing import stable_hash
 from ...roles import BackendError
-from ..model_files import Device, DType, cached_file, missing_here, weights_revision
+from ..model_files import cached_file, missing_here, weights_revision
 
 REGISTRY_FILE = Path(__file__).with_name("registry.yaml")
 
@@ -49,48 +49,6 @@ class SamplingParams(ConfigModel):
         """These parameters, with the defaults where they are null."""
         values = self.model_dump(include={*SamplingParams.model_fields}, exclude_none=True)
         return defaults.model_copy(update=values)
-
-
-class DiffusersSettings(SamplingParams):
-    """A generator in this process. A batch is filled only if `limits.generator` is as large."""
-
-    model: str = Field(
-        "flux2-klein-9b",
-        description="A name that `interleave generator list` shows, or the folder of a pipeline",
-    )
-    revision: str | None = Field(
-        None, description="Another commit, tag or branch of it; null: the registry's"
-    )
-    registry: Path | None = Field(None, description="A YAML file with more models; null: none")
-    device: Device = "auto"
-    dtype: DType = "auto"
-    batch: int = Field(
-        4, ge=1, description="Images drawn at once, at most; halved where memory does not suffice"
-    )
-    gather_seconds: float = Field(
-        0.05, ge=0, description="How long the first request of a batch waits for others"
-    )
-    offload: bool = Field(
-        False,
-        description="Parts of the pipeline wait in main memory until they compute: a GPU holds the "
-        "largest one only, and a batch takes some seconds more",
-    )
-    canvas: Literal["white"] | None = Field(
-        "white",
-        description="Initial image for a model that only edits; null: it rejects prompts without "
-        "an image",
-    )
-    edit: "DiffusersSettings | None" = Field(
-        None,
-        description="Another model, for edits: the one above draws first images only. Both are "
-        "held in memory. null: it draws all",
-    )
-
-    @model_validator(mode="after")
-    def _two_models_at_most(self) -> "DiffusersSettings":
-        if self.edit and self.edit.edit:
-            raise ValueError("edit.edit: a generator has two models at most")
-        return self
 
 
 class Weights(ConfigModel):
@@ -203,7 +161,7 @@ def load_registry(extra: Path | None = None) -> Registry:
     return Registry(models=models)
 
 
-_INDEX = "model_index.json"
+INDEX = "model_index.json"
 # The parts that hold nearly all of a pipeline's weights, in every class of the registry.
 _PARTS = ("transformer", "text_encoder", "vae")
 _GEMINI_KEY = "GEMINI_API_KEY"
@@ -240,47 +198,6 @@ class SelectedModel:
         return f"{self.name}@{revision[:12]}-{stable_hash(hashed)[:8]}"
 
 
-def select_model(settings: DiffusersSettings) -> SelectedModel:
-    """The model that the settings name.
-
-    Raises:
-        BackendError: there is none of that name, or it is not for diffusers.
-        DocumentError: the registry cannot be read.
-    """
-    name, registry = settings.model, load_registry(settings.registry)
-    folder = Path(name).expanduser()
-    if name not in registry.models and folder.is_dir():
-        name, model = folder.name, _local_model(folder, registry)
-    else:
-        model = registry.find(name)
-    if model.backend != "diffusers":
-        raise BackendError(
-            f"{name} is not for backend diffusers but for {model.backend}: "
-            f"{model.note or f'give the generator to {model.backend} under `roles`'}"
-        )
-    if settings.revision is not None:
-        model = model.model_copy(update={"revision": settings.revision})
-    params = settings.over(model.defaults)
-    return SelectedModel(name, model, params, settings.dtype, settings.offload)
-
-
-def _local_model(folder: Path, registry: Registry) -> GeneratorModel:
-    """The model in a pipeline's folder, with the abilities of its class."""
-    try:
-        pipeline = str(json.loads((folder / _INDEX).read_text("utf-8"))["_class_name"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise BackendError(
-            f"{folder} is no pipeline of diffusers: there is no {_INDEX} in it that names a class"
-        ) from None
-    similar = registry.of_pipeline(pipeline)
-    if similar is None:
-        raise BackendError(
-            f"{folder} is a {pipeline}, which is unknown here; describe it in a file and name that "
-            "in `diffusers.registry`"
-        )
-    return similar.model_copy(update={"model": str(folder), "revision": None, "gated": False})
-
-
 def missing_requirements(model: GeneratorModel, on_gpu: bool = True) -> list[str]:
     """Why a generator cannot be used on this machine, in a few words each; empty: it can."""
     if model.backend == "images":
@@ -297,7 +214,7 @@ def missing_requirements(model: GeneratorModel, on_gpu: bool = True) -> list[str
 
 def _is_downloaded(model: GeneratorModel) -> bool:
     """Whether LoRA and parts have some weights; a single missing file of several is not noticed."""
-    lora, index = model.lora, cached_file(model.model, model.revision, _INDEX)
+    lora, index = model.lora, cached_file(model.model, model.revision, INDEX)
     if index is None or (lora and not cached_file(lora.model, lora.revision, lora.file)):
         return False
     names = json.loads(index.read_text("utf-8"))

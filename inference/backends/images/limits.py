@@ -18,7 +18,8 @@ from pydantic import BaseModel, Field, ValidationError
 from schemas import FoundryError
 
 from ...servers.settings import ImageServer, Server
-from ..diffusers.registry import GeneratorModel, load_registry, select_model
+from ..diffusers.backend import select_model
+from ..diffusers.registry import GeneratorModel, load_registry
 from ..providers.settings import EndpointSettings
 from .dialects import MAX_REFERENCES, DialectName, dialect_of_owner
 from .settings import ImagesGeneratorModel

@@ -1,1 +1,0 @@
-"""The sketch world as a backend of all four roles: no network, no weights, no GPU."""

@@ -5,7 +5,7 @@ import asyncio
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
-from inference.backends.sketch.agents import (
+from inference.backends.sketch.backend import (
     SketchCritic,
     SketchGenerator,
     SketchPlanner,

@@ -12,7 +12,7 @@ from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
 from assets.evaluation.ablation import checkpoint_recipe, rl_label_data, unfiltered_critic_data
 from inference.agent_prompts.formatting import read_verdict
-from inference.backends.sketch.agents import SketchGenerator
+from inference.backends.sketch.backend import SketchGenerator
 from schemas.curation import CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.trajectories import ATTEMPTS
 from tests.assets.evaluation.sample_lake import SKETCH_ROLES, write_sample_lake

@@ -8,7 +8,7 @@ import yaml
 from assets.core.foundry import FoundryResource
 from assets.core.profile import FOLDER, load_profile
 from assets.evaluation.grading import describe_grader, open_grader
-from inference.backends.sketch.agents import SketchPlanner
+from inference.backends.sketch.backend import SketchPlanner
 from inference.roles import OutcomeGrade, Plan, PlanGrade, PlanRequest, RequestOutcome
 from inference.sketch_world.grader import SketchGrader
 from tests.assets.prompts.tiny_pack import tiny_pack

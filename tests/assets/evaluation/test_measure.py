@@ -14,7 +14,7 @@ from assets.evaluation.measure import VariantResult, evaluate_variant
 from assets.evaluation.metrics import Summary
 from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.variants import Variant
-from inference.backends.sketch.agents import SketchGenerator
+from inference.backends.sketch.backend import SketchGenerator
 from inference.calls.progress import NullProgress
 from inference.generators import roles_of_prompt
 from inference.roles import OutcomeGrade, PlanGrade, UnusableAnswerError, Verdict

@@ -12,7 +12,7 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from assets.prompts.template_fills import choices, fill_sequence
-from inference.backends.sketch.agents import SketchPlanner
+from inference.backends.sketch.backend import SketchPlanner
 from inference.roles import PlanRequest
 from inference.sketch_world.generator import draw
 from inference.sketch_world.grader import plan_faults, plan_is_correct

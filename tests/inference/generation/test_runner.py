@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from inference.backends.sketch.agents import SketchGenerator
+from inference.backends.sketch.backend import SketchGenerator
 from inference.events import (
     ImageGenerated,
     PlanReady,

@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from inference.backends.diffusers import tiny
+from inference.backends.diffusers.backend import DiffusersSettings, select_model
 from inference.backends.diffusers.pipeline_runner import GenerationSpec, PipelineRunner
-from inference.backends.diffusers.registry import DiffusersSettings, load_registry, select_model
+from inference.backends.diffusers.registry import load_registry
 from inference.backends.images.limits import GeneratorLimits, limits_of
 from inference.http.errors import APIError
 from inference.images_server import responses

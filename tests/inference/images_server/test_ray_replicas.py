@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from inference.backends.diffusers import tiny
-from inference.backends.diffusers.registry import DiffusersSettings, select_model
+from inference.backends.diffusers.backend import DiffusersSettings, select_model
 from inference.backends.factory import Backends
 from inference.images_server.models import servable_pipeline
 from inference.images_server.ray_replicas import deploy

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference.backends.sketch.agents import SketchCritic, SketchScorer
+from inference.backends.sketch.backend import SketchCritic, SketchScorer
 from inference.roles import Critic, Score, Scorer, Verdict
 from inference.sketch_world.critic import judge
 from inference.sketch_world.renderer import Flaws, render

@@ -1,6 +1,6 @@
 import pytest
 
-from inference.backends.sketch.agents import SketchGenerator
+from inference.backends.sketch.backend import SketchGenerator
 from inference.roles import Generator
 from inference.sketch_world.generator import draw
 from inference.sketch_world.perception import perceive_cached

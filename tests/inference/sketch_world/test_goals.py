@@ -8,7 +8,7 @@ import pytest
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
-from inference.backends.sketch.agents import SketchPlanner
+from inference.backends.sketch.backend import SketchPlanner
 from inference.roles import Plan, PlanRequest
 from inference.sketch_world.grader import goals_of, plan_faults, plan_is_correct
 from inference.sketch_world.prompt_parser import parse

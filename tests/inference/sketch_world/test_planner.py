@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from inference.backends.sketch.agents import SketchPlanner
+from inference.backends.sketch.backend import SketchPlanner
 from inference.roles import Plan, Planner, PlanRequest, UnusableAnswerError
 from inference.sketch_world.object_catalog import KINDS
 from inference.sketch_world.outlines import is_achievable, outline_story

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from inference.backends.sketch.agents import SketchCritic, SketchPlanner, SketchScorer
+from inference.backends.sketch.backend import SketchCritic, SketchPlanner, SketchScorer
 from inference.calls.ask import ModelCalls
 from inference.calls.call_index import CallIndex
 from inference.roles import Generator, Roles, Scorer, UnusableAnswerError

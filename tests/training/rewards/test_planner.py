@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from inference.backends.sketch.agents import SketchCritic, SketchPlanner, SketchScorer
+from inference.backends.sketch.backend import SketchCritic, SketchPlanner, SketchScorer
 from inference.calls.ask import ModelCalls
 from inference.roles import PlanGrade, Roles
 from inference.settings import LoopSettings

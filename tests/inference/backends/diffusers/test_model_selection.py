@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from inference.backends.diffusers.registry import DiffusersSettings, select_model
+from inference.backends.diffusers.backend import DiffusersSettings, select_model
 from inference.roles import BackendError
 
 

@@ -5,12 +5,13 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from inference.backends.diffusers.backend import DiffusersSettings, select_model
 from inference.backends.diffusers.pipeline_runner import (
     GenerationSpec,
     ImageExceedsMemory,
     PipelineRunner,
 )
-from inference.backends.diffusers.registry import DiffusersSettings, SamplingParams, select_model
+from inference.backends.diffusers.registry import SamplingParams
 from inference.roles import BackendError, RetryableError
 from warehouse import EncodedImage
 

@@ -6,7 +6,7 @@ import pytest
 
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.model import BatchedModel
-from inference.backends.editscore.scorer import load
+from inference.backends.editscore.backend import load
 from inference.roles import BackendError
 from tests.helpers.tiny_editscore import settings, tiny_adapter, tiny_model
 from tests.inference.backends.checkpoint.tiny_agents import texts_of

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.editscore.scorer import EditScoreScorer, EditScoreSettings, mean_ratings
+from inference.backends.editscore.backend import EditScoreScorer, EditScoreSettings, mean_ratings
 from inference.backends.providers.structured import CompletionResult
 from inference.roles import BackendError, Score, Scorer, UnusableAnswerError
 from inference.settings import Limits, LoopSettings

@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from inference.backends.sketch.agents import (
+from inference.backends.sketch.backend import (
     SketchCritic,
     SketchGenerator,
     SketchPlanner,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from assets.prompts.pack_loader import load_pack
-from inference.backends.sketch.agents import SketchPlanner
+from inference.backends.sketch.backend import SketchPlanner
 from inference.roles import PlanRequest
 from inference.service.studio.router import STATIC_FOLDER
 from inference.sketch_world.request_parser import RequestText
