@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.diffusers.backend import DiffusersSettings
-from inference.backends.images.settings import ImagesGeneratorModel
+from inference.backends.images.dialects import ImagesGeneratorModel
 from inference.backends.providers.api import ApiSettings
 from inference.backends.providers.budget import SpendingFile
 from inference.backends.providers.settings import EndpointSettings, RemoteModel

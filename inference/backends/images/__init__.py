@@ -1,1 +1,0 @@
-"""The generator behind an images API: dialects of servers, and the limits that they tell."""

@@ -5,6 +5,7 @@ registry of generators by the model's name, OpenAI's documentation, else none ar
 image is sent.
 """
 
+import math
 import threading
 import time
 from collections import defaultdict
@@ -21,8 +22,7 @@ from ...servers.settings import ImageServer, Server
 from ..diffusers.backend import select_model
 from ..diffusers.registry import GeneratorModel, load_registry
 from ..providers.settings import EndpointSettings
-from .dialects import MAX_REFERENCES, DialectName, dialect_of_owner
-from .settings import ImagesGeneratorModel
+from .dialects import MAX_REFERENCES, DialectName, ImagesGeneratorModel, dialect_of_owner
 
 FORMATS = ("png", "jpeg", "webp")
 
@@ -89,9 +89,8 @@ class _ModelList(BaseModel, extra="ignore"):
     data: tuple[ModelCard, ...] = ()
 
 
-# By base URL.
-_answers: dict[str, tuple[ModelCard, ...]] = {}
-_silent_until: dict[str, float] = {}
+# Base URL -> its models, and until when that counts.
+_answers: dict[str, tuple[Sequence[ModelCard], float]] = {}
 _locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
@@ -102,37 +101,24 @@ def model_card(url: str, key: str | None, model: str) -> ModelCard | None:
         url: base URL of the API, such as http://127.0.0.1:8010/v1
         key: the key itself.
     """
-    return _named(_cards(url.rstrip("/"), key), model)
-
-
-def known_card(url: str, model: str) -> tuple[bool, ModelCard | None]:
-    """Whether the server was asked already, and what it said; asks nobody."""
     url = url.rstrip("/")
-    return url in _answers or _is_silent(url), _named(_answers.get(url, ()), model)
-
-
-def _cards(url: str, key: str | None) -> Sequence[ModelCard]:
     with _locks[url]:
-        if url not in _answers and not _is_silent(url):
-            try:
-                _answers[url] = _ask(url, key)
-            except (URLError, OSError):
-                _silent_until[url] = time.monotonic() + _ASK_AGAIN_SECONDS
-    return _answers.get(url, ())
+        cards, until = _answers.get(url, ((), 0.0))
+        if until < time.monotonic():
+            cards, until = _answers[url] = _ask(url, key)
+    return _named(cards, model)
 
 
-def _is_silent(url: str) -> bool:
-    return _silent_until.get(url, 0.0) > time.monotonic()
-
-
-def _ask(url: str, key: str | None) -> tuple[ModelCard, ...]:
-    """An answer that is no list of models says nothing."""
+def _ask(url: str, key: str | None) -> tuple[Sequence[ModelCard], float]:
+    """Its models, and until when to ask no more. An answer that is no list of models has none."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         with urlopen(Request(f"{url}/models", headers=headers), timeout=_TIMEOUT_SECONDS) as answer:
-            return _ModelList.model_validate_json(answer.read(_MAX_BYTES)).data
+            return _ModelList.model_validate_json(answer.read(_MAX_BYTES)).data, math.inf
     except (HTTPError, ValidationError):
-        return ()
+        return (), math.inf
+    except (URLError, OSError):
+        return (), time.monotonic() + _ASK_AGAIN_SECONDS
 
 
 def _named(cards: Sequence[ModelCard], model: str) -> ModelCard | None:
@@ -142,6 +128,7 @@ def _named(cards: Sequence[ModelCard], model: str) -> ModelCard | None:
 
 
 _UNKNOWN = GeneratorLimits(references=None, mask=True, negative_prompt=True)
+_DRAWS_TEXT_ALONE = GeneratorLimits(references=0, mask=False, negative_prompt=True)
 _TEXT_ONLY = "T2I"  # SGLang's task_type of models that edit nothing
 
 
@@ -193,7 +180,7 @@ def find_limits(
         elif card := _card(model, endpoint):
             cards.append(card)
             told += [card.limits] if card.limits else []
-            told += [_text_only()] if card.task_type == _TEXT_ONLY else []
+            told += [_DRAWS_TEXT_ALONE] if card.task_type == _TEXT_ONLY else []
     if told:
         return KnownLimits(_strictest(told), "told by its server", told=True)
     if model.references is not None:
@@ -224,10 +211,6 @@ def _of_server(server: Server | None) -> list[GeneratorLimits]:
         return [limits_of(select_model(server.pipeline).model)]
     except FoundryError:  # no such model, which is said elsewhere
         return []
-
-
-def _text_only() -> GeneratorLimits:
-    return _UNKNOWN.model_copy(update={"references": 0, "mask": False})
 
 
 def _strictest(told: Sequence[GeneratorLimits]) -> GeneratorLimits:
