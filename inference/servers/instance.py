@@ -28,8 +28,7 @@ from warehouse.atomic import atomic_write
 
 from ..calls.hashing import content_digest
 from ..roles import BackendError
-from .hosts import Held, LocalHost
-from .ray_host import RayHost
+from .hosts import Held, LocalHost, RayHost
 from .settings import ServerSpec, ServerState
 
 SUPERVISOR_LOCK, LEASE, USERS = "supervisor", "lease", "users"

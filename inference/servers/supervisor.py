@@ -7,18 +7,23 @@ somebody else waits for its GPUs, and when it is told to (SIGTERM). If this proc
 driver sees the end of standard input and ends the server.
 """
 
+import logging
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
-from schemas import FoundryError
+from schemas import FoundryError, StorageError
+from schemas.costs import SERVER_HOURS, ServerHoursRow
 from warehouse import Home
 
-from .gpu_hours import recorded_gpu_hours
 from .hosts import Held
 from .instance import LEASE, USERS, ServerInstance
 from .processes import DRIVER_LOG, exit_on_signal
@@ -38,6 +43,11 @@ _KEYS = {
     "images": "INTERLEAVE_IMAGES_KEY",
     "command": "INTERLEAVE_SERVER_KEY",
 }
+
+_BEAT_SECONDS = 60.0
+_DAY = timedelta(days=1)
+
+_log = logging.getLogger(__name__)
 
 
 class _AbandonedError(Exception):
@@ -167,6 +177,86 @@ def server_command(spec: ServerSpec, host: str, devices: Mapping[str, str]) -> S
             words = [part.replace("{host}", host) for part in parts]
             title, health = words[0], settings.health
     return ServerCommand(title, words, devices, f"{base}/v1", f"{base}{health}")
+
+
+@contextmanager
+def recorded_gpu_hours(spec: ServerSpec) -> Iterator[None]:
+    """Inside, the server holds its GPUs; its hours are in table `server_hours` while it runs.
+
+    A run is a partition of its own, which each sign of life replaces: nothing is counted twice, and
+    of a supervisor that is killed at most a minute is missing. A lake that cannot be written stops
+    no server. A server without GPUs is not recorded.
+    """
+    if not spec.settings.gpus:
+        yield
+        return
+    run, ended = ServerRun(spec, datetime.now(UTC)), threading.Event()
+
+    def beat() -> None:
+        _record(run)
+        while not ended.wait(_BEAT_SECONDS):
+            _record(run)
+
+    # A thread: a slow store must not keep the supervisor from its server.
+    beating = threading.Thread(target=beat, name="gpu-hours", daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        beating.join()
+        _record(run)
+
+
+def _record(run: "ServerRun") -> None:
+    try:
+        Home(run.spec.root).lake.write(SERVER_HOURS, run.rows(), run.id)
+    except StorageError as error:
+        _log.warning("GPU hours of server %s are not recorded: %s", run.spec.name, error)
+
+
+@dataclass
+class ServerRun:
+    """One run of a server.
+
+    Args:
+        started_at: when it got its GPUs. Its length is measured by a clock that nobody sets.
+    """
+
+    spec: ServerSpec
+    started_at: datetime
+    id: str = field(init=False)
+    _since: float = field(default_factory=time.monotonic, init=False)
+
+    def __post_init__(self) -> None:
+        self.id = f"{self.started_at:%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
+
+    def rows(self) -> list[ServerHoursRow]:
+        """The run up to now, a row a day."""
+        now = self.started_at + timedelta(seconds=time.monotonic() - self._since)
+        rows: list[ServerHoursRow] = []
+        start = self.started_at
+        while not rows or start < now:
+            midnight = start.replace(hour=0, minute=0, second=0, microsecond=0) + _DAY
+            rows.append(self._row(start, min(now, midnight)))
+            start = midnight
+        return rows
+
+    def _row(self, start: datetime, end: datetime) -> ServerHoursRow:
+        settings = self.spec.settings
+        hours = settings.reserved_gpus * ((end - start) / timedelta(hours=1))
+        price = settings.gpu_hour_usd
+        return ServerHoursRow(
+            run_id=self.id,
+            day=start.date(),
+            server=self.spec.name,
+            model=self.spec.ledger_name,
+            started_at=start,
+            ended_at=end,
+            gpus=settings.reserved_gpus,
+            gpu_hours=hours,
+            cost_usd=None if price is None else price * hours,
+        )
 
 
 def main(argv: list[str]) -> int:

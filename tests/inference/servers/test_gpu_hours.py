@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from assets.core.profile import load_profile
 from dagster_project.cli.app import app
 from inference.servers import hosts
-from inference.servers.gpu_hours import ServerRun, recorded_gpu_hours
 from inference.servers.settings import CommandServer, ServerSpec
+from inference.servers.supervisor import ServerRun, recorded_gpu_hours
 from schemas.costs import SERVER_HOURS
 from tests.inference.servers import toy_model
 from tests.inference.servers.conftest import forget_uses, home, only_server, wait_until
