@@ -54,7 +54,8 @@ _EVENT = TypeAdapter(RegistryEvent)
 
 def history(home: Home, name: str) -> list[RegistryEvent]:
     """All decisions about versions of a checkpoint, oldest first."""
-    return _history(name, _records(home))
+    own = [each for each in _records(home) if name in each["versions"]]
+    return [_EVENT.validate_python({**each, "version": each["versions"][name]}) for each in own]
 
 
 def versions_in_use(home: Home, names: Iterable[str]) -> dict[str, str]:
@@ -102,8 +103,3 @@ def _stack(name: str, records: Iterable[Any]) -> list[Promoted]:
 
 def _records(home: Home) -> list[Any]:
     return list(home.journal(_JOURNALS, _JOURNAL).records())
-
-
-def _history(name: str, records: Iterable[Any]) -> list[RegistryEvent]:
-    own = ({**r, "version": r["versions"][name]} for r in records if name in r["versions"])
-    return [_EVENT.validate_python(content) for content in own]

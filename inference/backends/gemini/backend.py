@@ -14,8 +14,7 @@ from warehouse import EncodedImage
 
 from ...roles import RetryableError, UnusableAnswerError
 from ..backend import RESPONDENTS, register
-from ..providers.api import Api, ProviderSettings
-from ..providers.batches import find_batch
+from ..providers.api import Api, ProviderSettings, endpoints_field
 from ..providers.chat import BatchResult, ChatTurn, CompletionRequest
 from ..providers.errors import (
     EndpointUnusableError,
@@ -93,8 +92,10 @@ class GeminiAdapter:
     async def find(self, client: "Client", name: str) -> str | None:
         with _translate_errors():
             jobs = await client.aio.batches.list(config={"page_size": 100})
-            job = await find_batch(jobs, lambda job: job.display_name == name)
-        return _id(job) if job else None
+            async for job in jobs:
+                if job.display_name == name:
+                    return _id(job)
+        return None
 
     async def results(self, client: "Client", batch_id: str) -> Mapping[str, BatchResult] | None:
         with _translate_errors():
@@ -247,11 +248,7 @@ class GeminiSettings(ProviderSettings):
     package = "google-genai"
     api = Api("https://generativelanguage.googleapis.com", "/v1beta/models", "x-goog-api-key", "")
 
-    endpoints: list[EndpointSettings] = Field(
-        default=[EndpointSettings(key="GEMINI_API_KEY")],
-        min_length=1,
-        description=ProviderSettings.model_fields["endpoints"].description,
-    )
+    endpoints: list[EndpointSettings] = endpoints_field(key="GEMINI_API_KEY")
     generator: RemoteGeneratorModel | None = Field(None, description="The generator")
 
     def adapter(self) -> GeminiAdapter:

@@ -22,7 +22,7 @@ from ...servers.settings import Server
 from ..backend import Backends, Finding, register
 from ..openai.backend import OpenAIAdapter, translate_errors
 from ..providers.agents import RemoteGenerator
-from ..providers.api import ApiSettings
+from ..providers.api import ApiSettings, endpoints_field
 from ..providers.chat import CompletionClient, CompletionRequest
 from ..providers.settings import EndpointSettings, RemoteModel
 from ..providers.structured import CompletionResult
@@ -172,10 +172,8 @@ class ImagesSettings(ApiSettings):
     package = "openai"
     served_by = ("images", "command")
 
-    endpoints: list[EndpointSettings] = Field(
-        default=[EndpointSettings(url="http://127.0.0.1:8010/v1", concurrency=4)],
-        min_length=1,
-        description="Where calls go; each gets as many as it has free slots",
+    endpoints: list[EndpointSettings] = endpoints_field(
+        url="http://127.0.0.1:8010/v1", concurrency=4
     )
     timeout_seconds: float = Field(300, gt=0, description="Of one request")
     generator: ImagesGeneratorModel | None = Field(None, description="The generator")

@@ -6,14 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import Field
-
 from warehouse import EncodedImage
 
 from ...roles import RetryableError, UnusableAnswerError
 from ..backend import RESPONDENTS, register
-from ..providers.api import ProviderSettings
-from ..providers.batches import find_batch
+from ..providers.api import ProviderSettings, endpoints_field
 from ..providers.chat import BatchResult, CompletionRequest
 from ..providers.errors import (
     EndpointUnusableError,
@@ -79,11 +76,10 @@ class OpenAIAdapter:
 
     async def find(self, client: "AsyncOpenAI", name: str) -> str | None:
         with translate_errors(client):
-            batch = await find_batch(
-                client.batches.list(limit=100),
-                lambda batch: (batch.metadata or {}).get("name") == name,
-            )
-        return batch.id if batch else None
+            async for batch in client.batches.list(limit=100):
+                if (batch.metadata or {}).get("name") == name:
+                    return batch.id
+        return None
 
     async def results(
         self, client: "AsyncOpenAI", batch_id: str
@@ -218,11 +214,7 @@ class OpenAISettings(ProviderSettings):
     package = "openai"
     served_by = ("agents", "command")
 
-    endpoints: list[EndpointSettings] = Field(
-        default=[EndpointSettings(key="OPENAI_API_KEY")],
-        min_length=1,
-        description=ProviderSettings.model_fields["endpoints"].description,
-    )
+    endpoints: list[EndpointSettings] = endpoints_field(key="OPENAI_API_KEY")
 
     def adapter(self) -> OpenAIAdapter:
         return OpenAIAdapter(self.timeout_seconds)

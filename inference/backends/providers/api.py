@@ -14,8 +14,13 @@ from warehouse import Home
 from ..backend import Backends, BackendSettings
 from .settings import AgentModel, EndpointSettings, RemoteModel, ScorerModel
 
-_ENDPOINTS = "Where calls go; each gets as many as it has free slots"
 _REJECTED_KEY = (401, 403)
+
+
+def endpoints_field(**default: Any) -> Any:
+    """Field `endpoints` of a section, with one endpoint as its default."""
+    description = "Where calls go; each gets as many as it has free slots"
+    return Field([EndpointSettings(**default)], min_length=1, description=description)
 
 
 class Api(NamedTuple):
@@ -49,7 +54,7 @@ class ApiSettings(BackendSettings):
     served_by: ClassVar[tuple[str, ...]] = ()
     api: ClassVar[Api] = Api("https://api.openai.com/v1", "/models", "Authorization", "Bearer ")
 
-    endpoints: list[EndpointSettings] = Field(min_length=1, description=_ENDPOINTS)
+    endpoints: list[EndpointSettings] = endpoints_field()
     timeout_seconds: float = Field(180, gt=0, description="Of one request")
 
     def endpoints_of(self, model: RemoteModel | None) -> list[EndpointSettings]:

@@ -8,13 +8,12 @@ first endpoint.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -30,8 +29,6 @@ from .settings import EndpointSettings
 from .structured import CompletionResult
 
 _GetId = Callable[[], Awaitable[str]]
-
-_MAX_SEARCHED = 500
 
 _CREATE_TABLES = (
     "CREATE TABLE batches (name TEXT PRIMARY KEY, id TEXT)",
@@ -105,9 +102,8 @@ class BatchClient:
     async def complete(self, request: CompletionRequest) -> CompletionResult:
         """The answer, whenever it comes; the wait does not count as the call's time.
 
-        Raises:
-            RetryableError: the batch failed, expired, or has no answer to this request.
-            UnusableAnswerError, BackendError: as for any call.
+        Raises `RetryableError` where the batch failed, expired, or has no answer to this request;
+        `UnusableAnswerError` and `BackendError` as for any call.
         """
         loop = asyncio.get_running_loop()
         pending = self._pending.setdefault(loop, _PendingRequests())
@@ -182,18 +178,6 @@ class BatchClient:
                 if (results := await self._endpoints.call(poll)) is not None:
                     return results
             await asyncio.sleep(self._settings.poll_seconds)
-
-
-async def find_batch(batches: AsyncIterable[Any], is_wanted: Callable[[Any], bool]) -> Any:
-    """The first wanted batch among those of a key, newest first; None: there is none of late."""
-    number = 0
-    async for batch in batches:
-        if is_wanted(batch):
-            return batch
-        number += 1
-        if number >= _MAX_SEARCHED:
-            break
-    return None
 
 
 def _split_into_batches(

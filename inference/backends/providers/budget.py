@@ -87,36 +87,27 @@ class SpendingFile:
     def of(cls, home: Home) -> "SpendingFile":
         return cls(home.local / SPENDING_FILE)
 
-    def transaction(self) -> AbstractContextManager[Connection]:
-        return self._file.transaction()
-
     def read(self) -> Spending | None:
         """None: nothing was ever booked."""
         if not self.path.exists():
             return None
-        with self.transaction() as connection:
+        with self._file.transaction() as connection:
             spent, reserved = connection.execute(_TOTALS).fetchone()
             rows = connection.execute("SELECT usd, share, spent, at FROM alerts ORDER BY at, share")
             return Spending(spent, reserved, tuple(BudgetAlert(*row) for row in rows))
 
-    @contextmanager
-    def delivering(self) -> Iterator[None]:
-        """While alerts are delivered, by one process at a time.
-
-        Raises:
-            StorageError: another process delivers them.
-        """
+    def delivering(self) -> AbstractContextManager[None]:
+        """While alerts are delivered; raises StorageError where another process delivers them."""
         busy = StorageError("another process delivers the alerts of this budget")
-        with exclusive_lock(self.path.with_suffix(".lock"), busy):
-            yield
+        return exclusive_lock(self.path.with_suffix(".lock"), busy)
 
     def pending(self, channel: str) -> list[BudgetAlert]:
         """Alerts that a channel has not delivered, oldest first."""
-        with self.transaction() as connection:
+        with self._file.transaction() as connection:
             return [BudgetAlert(*row) for row in connection.execute(_PENDING, (channel,))]
 
     def note_delivery(self, alert: BudgetAlert, channel: str) -> None:
-        with self.transaction() as connection:
+        with self._file.transaction() as connection:
             row = (alert.usd, alert.share, channel)
             connection.execute("INSERT OR IGNORE INTO delivered VALUES (?, ?, ?)", row)
 
@@ -157,10 +148,8 @@ class Budget(SpendingFile):
         """Around a call of at most `max_cost` USD and, if not the usual time, `seconds`.
 
         A restarted run resumes a call with a `name`, and its reservation; until then a cancelled
-        one, which goes on at the provider, stays reserved.
-
-        Raises:
-            BackendError: the rest of the budget is too small.
+        one, which goes on at the provider, stays reserved. Raises BackendError where the rest of
+        the budget is too small.
         """
         key, until = name or uuid4().hex, time.time() + (seconds or self._max_call_seconds)
         reservation, goes_on = Reservation(), False
@@ -182,7 +171,7 @@ class Budget(SpendingFile):
     def _booking(self) -> Iterator[Connection]:
         """A transaction that may spend; the alerts that it causes are logged once it is stored."""
         new = []
-        with self.transaction() as connection:
+        with self._file.transaction() as connection:
             yield connection
             spent, _ = connection.execute(_TOTALS).fetchone()
             for share in (each for each in self._alert_at if spent >= each * self.usd):

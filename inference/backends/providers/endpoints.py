@@ -41,44 +41,40 @@ class _LeasedEndpoint(EndpointSettings):
         return self.token.get_secret_value()
 
 
+@dataclass
 class Connection:
     """One endpoint's client, in one event loop.
 
     Args:
         server: that serves it, started on first use; None: it has a URL of its own.
         connect: makes the client of an endpoint.
-        close: closes a client, before the event loop ends.
+        close_client: closes it, before the event loop ends.
     """
 
-    def __init__(
-        self,
-        settings: EndpointSettings,
-        server: ServerInstance | None,
-        connect: Connect,
-        close: Close,
-    ) -> None:
-        self._settings, self._server = settings, server
-        self._connect, self._close = connect, close
-        self._client = None if server else connect(settings)
-        self._lease: Lease | None = None
-        self._is_doubtful = False
-        self._lock = asyncio.Lock()
-        self._timer: asyncio.TimerHandle | None = None
+    settings: EndpointSettings
+    server: ServerInstance | None
+    connect: Connect
+    close_client: Close
+    _client: Any = None
+    _lease: Lease | None = None
+    _is_doubtful: bool = False
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _timer: asyncio.TimerHandle | None = None
 
     async def client(self) -> Any:
         """The client; waits until the server is ready, which can take minutes.
 
-        Raises:
-            BackendError: the server cannot be started.
+        Raises `BackendError` where it cannot be started.
         """
-        if self._server is None:
+        if self.server is None:
+            self._client = self._client or self.connect(self.settings)
             return self._client
         self._stop_timer()
         async with self._lock:
             if self._lease is None or not await self._still_serves(self._lease):
                 await self.close()
-                self._lease = await self._server.lease()
-                self._client = self._connect(self._address(self._lease))
+                self._lease = await self.server.lease()
+                self._client = self.connect(self._address(self._lease))
             return self._client
 
     def doubt(self) -> None:
@@ -101,7 +97,7 @@ class Connection:
         self._release()
         if self._client is not None:
             client, self._client = self._client, None
-            await self._close(client)
+            await self.close_client(client)
 
     async def _still_serves(self, lease: Lease) -> bool:
         if self._is_doubtful:
@@ -110,8 +106,7 @@ class Connection:
         return lease.is_valid
 
     def _address(self, lease: Lease) -> EndpointSettings:
-        concurrency = self._settings.concurrency
-        return _LeasedEndpoint(url=lease.url, concurrency=concurrency, token=SecretStr(lease.key))
+        return _LeasedEndpoint(url=lease.url, token=SecretStr(lease.key))
 
     def _release(self) -> None:
         self._stop_timer()
@@ -231,8 +226,7 @@ class EndpointPool:
     async def acquire(self, backoff_until: _BackoffUntil) -> EndpointState:
         """Wait for a slot of the endpoint with the most free ones.
 
-        Raises:
-            BackendError: every endpoint is unusable.
+        Raises `BackendError` where every endpoint is unusable.
         """
         while True:
             reasons = [
