@@ -13,8 +13,7 @@ from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard
 from tests.inference.backends.diffusers.conftest import pipelines as tiny_pipelines
 from tests.inference.backends.diffusers.conftest import shrink_megapixels
-from tests.inference.backends.images.images_generators import images_profile
-from tests.inference.backends.images.rules_server import rules_server
+from tests.inference.backends.images.rules_server import images_profile, rules_server
 from tests.inference.images_server.served_images import LocalReplica, served
 from tests.inference.scripted_world import SHARD, ScriptedCritic, plan_rows_for, prompt_row, reject
 from tests.inference.scripted_world import roles as scripted_roles

@@ -3,9 +3,9 @@
 import yaml
 
 from assets.core.profile import load_profile
-from inference.backends.checkpoint.manifest import Manifest
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from inference.servers.vllm import Address, ServableAgent, profile_lines
+from tests.inference.backends.checkpoint.tiny_agents import BOTH
 from tests.inference.servers.toy_serving import agent_server
 
 REST = """\
@@ -14,11 +14,6 @@ description: d
 pack: sketchbook
 sizes: {demo: 1}
 """
-PROMPTS = {
-    "critic": "critic-brief@1",
-    "planner_text": "planner-brief@1",
-    "planner_interleaved": "planner-continue-brief@1",
-}
 
 
 def lines_of(model, host="127.0.0.1", port=8000, **settings):
@@ -26,14 +21,8 @@ def lines_of(model, host="127.0.0.1", port=8000, **settings):
 
 
 def trained(role="critic"):
-    manifest = Manifest(
-        name="tiny",
-        version="1",
-        role=role,
-        agent_prompts=PROMPTS,
-        image_max_pixels=96 * 96,
-        max_new_tokens={"planner": 900, "critic": 300},
-    )
+    limits = {"planner": 900, "critic": 300}
+    manifest = BOTH.model_copy(update={"role": role, "max_new_tokens": limits})
     return ServableAgent("tiny@1", "/tiny", manifest=manifest)
 
 
@@ -63,20 +52,6 @@ def test_a_model_of_both_roles_has_lines_for_both(tmp_path, home):
     assert profile.openai.planner.max_tokens == 900
     assert set(profile.openai.planner.agent_prompts) == {"planner_text", "planner_interleaved"}
     assert isinstance(profile.build(home).planner, RemotePlanner)
-
-
-def test_lines_of_two_servers_can_be_combined(tmp_path, home):
-    """Each role has its own endpoint, although both are of one backend."""
-    critic = yaml.safe_load(lines_of(trained(), port=8001))
-    planner = yaml.safe_load(lines_of(trained("planner"), port=8002))
-    both = yaml.safe_dump({"openai": critic["openai"] | planner["openai"]})
-    profile = profile_of(tmp_path, both, critic="openai", planner="openai")
-    ports = {
-        role: getattr(profile.openai, role).endpoints[0].url[-7:-3]
-        for role in ("critic", "planner")
-    }
-    assert ports == {"critic": "8001", "planner": "8002"}
-    profile.build(home)
 
 
 def test_the_endpoint_is_no_part_of_the_identity(tmp_path):

@@ -4,23 +4,17 @@ import json
 
 import pytest
 
-from inference.backends.checkpoint.manifest import MANIFEST_FILE, RECORD, CheckpointError, Manifest
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, RECORD, CheckpointError
 from inference.servers.vllm import find_model
 from tests.helpers.checkpoint_rows import checkpoint_row
+from tests.inference.backends.checkpoint.tiny_agents import BOTH
 from training.registry import CheckpointRegistry
 
 NAME = "critic_rl_checkpoint"
 
 
 def manifest(version):
-    return Manifest(
-        name=NAME,
-        version=version,
-        role="critic",
-        agent_prompts={"critic": "critic-brief@1"},
-        image_max_pixels=96 * 96,
-        max_new_tokens={"critic": 300},
-    )
+    return BOTH.model_copy(update={"name": NAME, "version": version, "role": "critic"})
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from inference.backends.checkpoint.manifest import Manifest
 from inference.servers.vllm import (
     _SAMPLER,
     Address,
@@ -15,18 +14,12 @@ from inference.servers.vllm import (
     vllm_command,
     vllm_variables,
 )
+from tests.inference.backends.checkpoint.tiny_agents import BOTH
 from tests.inference.servers.toy_serving import agent_server
 from tests.training.trainer_parsers import parse_all
 
 PARSER, PYTHON = Path(__file__).with_name("parse_flags.py"), Path("/e/bin/python")
-CRITIC = Manifest(
-    name="critic_rl_checkpoint",
-    version="a",
-    role="critic",
-    agent_prompts={"critic": "critic-brief@1"},
-    image_max_pixels=96 * 96,
-    max_new_tokens={"critic": 300},
-)
+CRITIC = BOTH.model_copy(update={"role": "critic"})
 TRAINED = ServableAgent("critic_rl_checkpoint@a", "/c/a", manifest=CRITIC, context_length=4096)
 FOREIGN = ServableAgent("Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3-VL-8B-Instruct", "main")
 ON_CPU, ON_GPUS = agent_server(), agent_server(gpus=2)

@@ -2,20 +2,17 @@
 
 import asyncio
 import gc
-import shutil
 import weakref
+from functools import partial
 
 import pytest
 
-from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.generation import agent_resolver
 from inference.generation.agent_resolver import AgentResolver
 from inference.generation.requests import RequestedAgents
 from schemas import FoundryError
-from schemas.training import CHECKPOINTS
-from tests.helpers.checkpoint_rows import checkpoint_row
-from tests.inference.backends.checkpoint.tiny_agents import BOTH
+from tests.inference.backends.checkpoint.tiny_agents import register
 
 TEACHERS = RoleBindings(planner="sketch", generator="sketch", critic="sketch", scorer="sketch")
 
@@ -23,25 +20,13 @@ TEACHERS = RoleBindings(planner="sketch", generator="sketch", critic="sketch", s
 @pytest.fixture
 def publish(home, untrained):
     """Registers a version with (random) weights."""
-
-    def published(name, role, version, status="promoted"):
-        folder = home.local / "checkpoints" / name / version
-        if not folder.exists():
-            shutil.copytree(untrained, folder)
-            about = {"name": name, "version": version, "role": role}
-            (folder / "interleave.json").write_text(BOTH.model_copy(update=about).model_dump_json())
-        row = checkpoint_row(name, version, folder, status)
-        home.lake.write(CHECKPOINTS, [row], f"{name}-{version}")
-        if status == "promoted":
-            record(home, "promote", {name: version}, "it is good")
-
-    return published
+    return partial(register, home, weights=untrained)
 
 
 @pytest.fixture
 def both(publish):
-    publish("planner_sft_checkpoint", "planner", "1")
-    publish("critic_rl_checkpoint", "critic", "1")
+    publish("planner_sft_checkpoint", "1")
+    publish("critic_rl_checkpoint", "1")
 
 
 def make_resolver(home, agents="auto", **named):
@@ -57,7 +42,7 @@ async def test_without_promoted_agents_the_profiles_own_are_used(home):
 
 
 async def test_planner_and_critic_are_both_needed(home, publish):
-    publish("planner_sft_checkpoint", "planner", "1")
+    publish("planner_sft_checkpoint", "1")
     async with make_resolver(home) as resolver:
         assert (await resolver.resolve()).names["planner"].startswith("sketch/")
     with pytest.raises(FoundryError, match="no planner and critic were promoted"):
@@ -69,7 +54,7 @@ PLANNER, CRITIC = "checkpoint/planner_sft_checkpoint@1", "checkpoint/critic_rl_c
 
 
 async def test_agents_can_be_named_one_by_one(home, both, publish, untrained):
-    publish("critic_sft_checkpoint", "critic", "7", status="candidate")
+    publish("critic_sft_checkpoint", "7", status="candidate")
 
     async def names(agents="auto", **named):
         async with make_resolver(home, agents, **named) as resolver:
@@ -93,8 +78,8 @@ async def test_a_new_promotion_replaces_the_agents_of_later_requests(
     monkeypatch.setattr(agent_resolver, "_POLL_SECONDS", 0.05)
     async with make_resolver(home) as resolver:
         before = await resolver.resolve()
-        publish("critic_rl_checkpoint", "critic", "1", status="candidate")
-        publish("critic_rl_checkpoint", "critic", "2")
+        publish("critic_rl_checkpoint", "1", status="candidate")
+        publish("critic_rl_checkpoint", "2")
         async with asyncio.timeout(60):
             while (now := await resolver.resolve()) is before:
                 await asyncio.sleep(0.05)
@@ -110,8 +95,8 @@ async def test_a_checkpoint_that_cannot_be_loaded_is_not_used(
     monkeypatch.setattr(agent_resolver, "_POLL_SECONDS", 0.05)
     async with make_resolver(home) as resolver:
         before = await resolver.resolve()
-        publish("critic_rl_checkpoint", "critic", "1", status="candidate")
-        publish("critic_rl_checkpoint", "critic", "2")
+        publish("critic_rl_checkpoint", "1", status="candidate")
+        publish("critic_rl_checkpoint", "2")
         folder = home.local / "checkpoints" / "critic_rl_checkpoint" / "2"
         (folder / "config.json").unlink()
         async with asyncio.timeout(60):
@@ -121,8 +106,8 @@ async def test_a_checkpoint_that_cannot_be_loaded_is_not_used(
 
 
 async def test_a_request_names_planner_and_critic(home, both, publish, untrained):
-    publish("critic_rl_checkpoint", "critic", "0", status="candidate")
-    publish("planner_sft_checkpoint", "planner", "0", status="candidate")
+    publish("critic_rl_checkpoint", "0", status="candidate")
+    publish("planner_sft_checkpoint", "0", status="candidate")
 
     async with make_resolver(home, "profile") as resolver:
 
@@ -143,7 +128,7 @@ async def test_a_request_names_planner_and_critic(home, both, publish, untrained
         for critic, reason in unknown.items():
             with pytest.raises(FoundryError, match=reason):
                 await names(critic=critic)
-        publish("critic_sft_checkpoint", "critic", "4", status="candidate")
+        publish("critic_sft_checkpoint", "4", status="candidate")
         assert await names("promoted", "sft") == (PLANNER, "checkpoint/critic_sft_checkpoint@4")
         assert await resolver.critics() == ["base", "sft", "rl"]
 
@@ -151,7 +136,7 @@ async def test_a_request_names_planner_and_critic(home, both, publish, untrained
 async def test_agents_that_requests_named_do_not_pile_up(home, both, publish):
     versions = [str(number) for number in range(10, 16)]
     for version in versions:
-        publish("critic_rl_checkpoint", "critic", version, status="candidate")
+        publish("critic_rl_checkpoint", version, status="candidate")
     async with make_resolver(home) as resolver:
         for version in versions:
             agents = RequestedAgents(critic=f"critic_rl_checkpoint@{version}")

@@ -11,10 +11,9 @@ from inference.backends.checkpoint.backend import CheckpointModel
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.openai.backend import OpenAISettings, chat_arguments
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
-from inference.backends.providers.structured import CompletionResult
 from inference.roles import PlanRequest
 from inference.servers.vllm import TEMPLATE, Address, ServableAgent, profile_lines
-from tests.inference.backends.checkpoint.tiny_agents import BOTH, PROMPTS
+from tests.inference.backends.checkpoint.tiny_agents import BOTH, PROMPTS, RecordingClient
 from tests.inference.scripted_world import tiny_image
 from tests.inference.servers.toy_serving import agent_server
 from warehouse import EncodedImage
@@ -23,20 +22,9 @@ PLAN = '<think></think><answer>{"execution_plan": [{"step_number": 1}]}</answer>
 CONTINUED = "a <|im_end|> story\n\nSteps so far:\n1. A cat. <image>\n\n<image> 2. A dog. <image>"
 
 
-class RecordingClient:
-    """Records requests, and answers each with a plan."""
-
-    def __init__(self):
-        self.requests = []
-
-    @property
-    def request(self):
-        """The last request at temperature 0."""
-        return next(each for each in reversed(self.requests) if each.temperature == 0)
-
-    async def complete(self, request):
-        self.requests.append(request)
-        return CompletionResult(PLAN)
+def greedy(client):
+    """The last request at temperature 0."""
+    return next(each for each in reversed(client.requests) if each.temperature == 0)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +42,7 @@ def lines():
 
 @pytest.fixture
 def client():
-    return RecordingClient()
+    return RecordingClient(PLAN)
 
 
 def text_at_endpoint(encoder, request):
@@ -79,7 +67,7 @@ async def test_a_critic_gets_the_same_text(encoder, lines, client):
         await critic.judge(before, after, goal, rewritten)
         prompt = critic_prompt(goal, rewritten, PROMPTS["critic"]).text
         expected = local_text(encoder, AgentQuery(prompt, (before, after)))
-        assert text_at_endpoint(encoder, client.request) == expected
+        assert text_at_endpoint(encoder, greedy(client)) == expected
 
 
 async def test_a_planner_gets_the_same_text(encoder, lines, client):
@@ -88,7 +76,7 @@ async def test_a_planner_gets_the_same_text(encoder, lines, client):
         await planner.plan(request)
         prompt = planner_turn(request, PROMPTS["planner_text"], PROMPTS["planner_interleaved"]).text
         expected = local_text(encoder, AgentQuery(prompt, request.images))
-        assert text_at_endpoint(encoder, client.request) == expected
+        assert text_at_endpoint(encoder, greedy(client)) == expected
 
 
 async def test_a_critic_gets_the_same_pixels(encoder, lines, client):
@@ -96,12 +84,12 @@ async def test_a_critic_gets_the_same_pixels(encoder, lines, client):
     for size in ((192, 192), (96, 96), (200, 120), (30, 20), (20, 400)):
         after = EncodedImage.of(Image.effect_noise(size, 80).convert("RGB"))
         await critic.judge(None, after, "Draw a cat.", "")
-        (turn,) = client.request.turns
+        (turn,) = greedy(client).turns
         sent = tuple(part for part in turn.parts if isinstance(part, EncodedImage))
         here = encoder.encode(AgentQuery("<image><image>", (EncodedImage.white(size), after)))
         there = encoder.image_processor(images=[part.image for part in sent], return_tensors="pt")
         assert here.pixels.tolist() == there["pixel_values"].tolist()
-    request = chat_arguments(client.request)
+    request = chat_arguments(greedy(client))
     assert request["temperature"] == 0
     assert request["max_completion_tokens"] == BOTH.max_new_tokens["critic"]
     assert "response_format" not in request
@@ -122,6 +110,6 @@ async def test_many_images_are_sent_smaller(lines, client):
     planner = RemotePlanner("openai", client, settings)
     for count, side in ((4, 64), (5, 32)):
         await planner.plan(PlanRequest("a story", (EncodedImage.white((64, 64)),) * count))
-        (turn,) = client.request.turns
+        (turn,) = greedy(client).turns
         sent = [part.image.size for part in turn.parts if isinstance(part, EncodedImage)]
         assert sent == [(side, side)] * count

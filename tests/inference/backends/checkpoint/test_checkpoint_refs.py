@@ -21,33 +21,17 @@ from inference.backends.checkpoint.manifest import (
     read_manifest,
     resolve,
 )
-from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.roles import qualified_name
 from inference.servers import supervisor, vllm
 from inference.servers.instance import ServerInstance
-from schemas.training import CHECKPOINTS
-from tests.helpers.checkpoint_rows import checkpoint_row
-from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, BOTH, PROMPTS
+from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, PROMPTS, register
 from warehouse import EncodedImage, Home
 
 REVISION = "0123abcd" * 5
 TRAINED = RoleBindings(
     planner="checkpoint", generator="sketch", critic="checkpoint", scorer="sketch"
 )
-
-
-def register(home, name, version="1", status="promoted", role="both"):
-    """A registered checkpoint without weights."""
-    folder = home.local / "checkpoints" / name / version
-    folder.mkdir(parents=True)
-    manifest = BOTH.model_copy(update={"name": name, "version": version, "role": role})
-    (folder / "interleave.json").write_text(manifest.model_dump_json())
-    row = checkpoint_row(name, version, folder, status)
-    home.lake.write(CHECKPOINTS, [row], f"{name}-{version}")
-    if status == "promoted":
-        record(home, "promote", {name: version}, "it is good")
-    return folder
 
 
 def roles_of(home, **settings):

@@ -17,9 +17,9 @@ from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.openai.backend import chat_arguments
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from inference.backends.providers.settings import AgentModel
-from inference.backends.providers.structured import CompletionResult
 from inference.roles import PlanRequest, PlanStep
 from tests.inference.agent_prompts.test_importing import MODULE, constants
+from tests.inference.backends.checkpoint.tiny_agents import RecordingClient
 from warehouse import EncodedImage
 
 REQUEST = "How to draw a kite both visually and textually"
@@ -41,17 +41,6 @@ PLAN = """<think>
 </answer>"""
 ACCEPTED = """<think>It is right.</think>
 <answer>{'previous_step_success': True, 'refine_prompt': 'Add bows.'}</answer>"""
-
-
-class RecordingClient:
-    """Records requests, and gives an answer."""
-
-    def __init__(self, text):
-        self.text, self.requests = text, []
-
-    async def complete(self, request):
-        self.requests.append(request)
-        return CompletionResult(self.text)
 
 
 @pytest.fixture

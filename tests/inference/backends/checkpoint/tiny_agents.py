@@ -1,16 +1,22 @@
 """Queries for tiny checkpoints, and overfitting of a checkpoint to fixed answers."""
 
+import shutil
 from pathlib import Path
 
 from inference.agent_prompts.formatting import critic_answer, planner_answer
 from inference.agent_prompts.templates import critic_prompt, planner_prompt
 from inference.backends.checkpoint.backend import CheckpointModel
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.checkpoint.manifest import Manifest
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest
 from inference.backends.checkpoint.model import BatchedModel
+from inference.backends.checkpoint.promotions import record
+from inference.backends.providers.chat import CompletionRequest
+from inference.backends.providers.structured import CompletionResult
 from inference.roles import Plan, PlanStep, Verdict
+from schemas.training import CHECKPOINTS, CheckpointStatus
+from tests.helpers.checkpoint_rows import checkpoint_row
 from tests.helpers.tiny_model import labelled
-from warehouse import EncodedImage
+from warehouse import EncodedImage, Home
 
 Sample = tuple[AgentQuery, str]
 
@@ -29,6 +35,41 @@ BOTH = Manifest(
 )
 ACCEPTED = Verdict(True, "", "The step succeeded.")
 PLANNED = Plan((PlanStep(1, "A cat", "Draw it.", "Draw a red cat.", None),), "One step.")
+
+
+class RecordingClient:
+    """A provider's client that records requests, and answers each with a text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.requests: list[CompletionRequest] = []
+
+    async def complete(self, request: CompletionRequest) -> CompletionResult:
+        self.requests.append(request)
+        return CompletionResult(self.text)
+
+
+def register(
+    home: Home,
+    name: str,
+    version: str = "1",
+    status: CheckpointStatus = "promoted",
+    role: str = "both",
+    weights: Path | None = None,
+) -> Path:
+    """Register a checkpoint, again or with weights that are copied; returns its folder."""
+    folder = home.local / "checkpoints" / name / version
+    if weights and not folder.exists():
+        shutil.copytree(weights, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = BOTH.model_copy(update={"name": name, "version": version, "role": role})
+    (folder / MANIFEST_FILE).write_text(manifest.model_dump_json())
+    home.lake.write(
+        CHECKPOINTS, [checkpoint_row(name, version, folder, status)], f"{name}-{version}"
+    )
+    if status == "promoted":
+        record(home, "promote", {name: version}, "it is good")
+    return folder
 
 
 def critic_query(goal: str, *images: EncodedImage, rewritten: str = "") -> AgentQuery:

@@ -1,8 +1,9 @@
-"""A server that answers requests as the rules of a dialect say (`rules.yaml`), and records them."""
+"""A server that answers requests as the rules of a dialect say (`rules.yaml`), and records them;
+and generators of the images backend, from profiles."""
 
 import asyncio
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import yaml
 from aiohttp import web
 
+from inference.backends.factory import Backends
+from inference.roles import Generator
 from tests.helpers.app_server import running_app
-from warehouse import EncodedImage
+from warehouse import EncodedImage, Home
 
 RULES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("rules.yaml").read_text("utf-8"))
 
@@ -161,3 +164,23 @@ def rules_server(dialect: str, model: str, **card: Any) -> Iterator[RulesServer]
     app.router.add_post("/v1/images/{endpoint}", state.images)
     with running_app(app) as state.url:
         yield state
+
+
+ROLES = {"planner": "sketch", "critic": "sketch", "scorer": "sketch", "generator": "images"}
+
+
+def images_profile(*urls: str, **model: Any) -> Backends:
+    """Sketch agents with a generator at these servers."""
+    endpoints = [{"url": f"{url}/v1", "concurrency": 2} for url in urls]
+    settings = {"endpoints": endpoints, "timeout_seconds": 20, "generator": model}
+    return Backends.model_validate({"roles": ROLES, "images": settings})
+
+
+def images_generator(*urls: str, **model: Any) -> Generator:
+    return images_profile(*urls, **model).build(Home("memory://images")).generator
+
+
+def generate(
+    generator: Generator, prompt: str, images: Sequence[EncodedImage] = (), seed: int = 1
+) -> EncodedImage:
+    return asyncio.run(generator.generate(prompt, images, seed))

@@ -1,18 +1,21 @@
 """Requests in every dialect, sent by the official client and held against the server's rules."""
 
-import openai
+import base64
+
 import pytest
 from pydantic import ValidationError
 
 from inference.backends.images.dialects import DIALECTS
 from inference.images_server.requests import ImageRequest
 from inference.roles import BackendError, RetryableError, UnusableAnswerError
-from tests.inference.backends.images.images_generators import (
+from tests.inference.backends.images.rules_server import (
+    RULES,
     generate,
     images_generator,
     images_profile,
+    rules_server,
 )
-from tests.inference.backends.images.rules_server import RULES, rules_server
+from tests.inference.backends.providers.faulty_provider import provider
 from warehouse import EncodedImage
 
 PROMPT = "A meadow with a red flower"
@@ -79,28 +82,6 @@ def test_every_parameter_of_a_dialect_is_accepted_and_used(dialect):
     assert server.requests[1].images == IMAGES
     assert "{}x{}".format(*drawn.image.size) == settings["size"]
     assert drawn.mime == edited.mime == "image/webp"
-
-
-def test_the_rules_reject_what_the_servers_reject():
-    for dialect, bodies in {
-        "openai": {
-            "Unknown parameter: 'seed'": {"seed": 1},
-            "Unknown parameter: 'response_format'": {"response_format": "b64_json"},
-            "must be one of": {"size": "768x768"},
-        },
-        "vllm-omni": {
-            "from 1 to 200": {"num_inference_steps": 201},
-            "must be one of": {"response_format": "url"},
-        },
-        "sglang": {"must be a number": {"seed": "one"}},
-    }.items():
-        model = SETTINGS[dialect][0]
-        with rules_server(dialect, model) as server:
-            client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
-            for message, body in bodies.items():
-                with pytest.raises(openai.APIStatusError, match=message) as raised:
-                    client.images.generate(model=model, prompt=PROMPT, extra_body=body)
-                assert raised.value.status_code == RULES[dialect]["status"]
 
 
 def test_a_profile_can_name_the_dialect():
@@ -182,3 +163,20 @@ def test_a_mask_is_sent_with_edits_and_belongs_to_the_settings(tmp_path):
     assert server.requests[1].mask.data == path.read_bytes()
     Image.new("RGBA", (48, 32), (9, 9, 9, 0)).save(path)
     assert images_generator(server.url, model="gpt-image-2", mask=str(path)).model != backend.model
+
+
+def test_faults_are_retryable():
+    small, broken = EncodedImage.white((8, 8)).data, b"no picture"
+    with provider() as server:
+        backend = images_generator(server.url, model="klein", size="192x192")
+        for fault, message in {
+            "empty": "answered without an image",
+            "!!!": "answered with a broken image",
+            base64.b64encode(broken).decode(): "answered with a broken image",
+            base64.b64encode(small).decode(): "generated 8x8 instead of 192x192",
+            "error": "500",
+            "reset": "no connection",
+        }.items():
+            server.scripts = [fault]
+            with pytest.raises(RetryableError, match=message):
+                generate(backend, PROMPT)

@@ -11,12 +11,12 @@ from inference.images_server.models import SKETCH
 from inference.loop import check_conditioning
 from inference.roles import BackendError, max_reference_images
 from inference.settings import LoopSettings
-from tests.inference.backends.images.images_generators import (
+from tests.inference.backends.images.rules_server import (
     generate,
     images_generator,
     images_profile,
+    rules_server,
 )
-from tests.inference.backends.images.rules_server import rules_server
 from tests.inference.images_server.served_images import LocalReplica, served
 from warehouse import EncodedImage, Home
 
