@@ -220,7 +220,7 @@ def _answers_sheet(images: ImageStore, run: Run) -> bytes:
     half = _SHEET_ROWS // 2
     shown = ranked if len(ranked) <= _SHEET_ROWS else [*ranked[:half], *ranked[-half:]]
     views = [_view(images, row, means[row.item_id]) for row in shown]
-    return small_png(contact_sheet(views, image_size=112, rejections=False), colours=255)
+    return small_png(contact_sheet(views, image_size=112), colours=255)
 
 
 def _item_means(scores: Sequence[BenchmarkScoreRow]) -> Mapping[str, float]:

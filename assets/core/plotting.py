@@ -6,7 +6,6 @@ matplotlib is imported when the first figure is made.
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
@@ -115,30 +114,6 @@ def status_counts(counts: Mapping[str, int], what: str = "trajectories") -> byte
     return named_bars(counts, colours, f"{what.capitalize()} by status", what)
 
 
-def agreement_map(
-    names: Sequence[str], correlations: Mapping[tuple[str, str], float | None]
-) -> bytes:
-    """A matrix of rank correlations (-1 to 1; None: unknown), greener for better agreement."""
-    import numpy as np
-    from matplotlib.colors import LinearSegmentedColormap
-
-    known = {frozenset(pair): value for pair, value in correlations.items()}
-    colours = LinearSegmentedColormap.from_list("agreement", [BAD, PAPER, GOOD])
-    headline = "Rank correlation of the scorers' overall scores"
-    with new_figure(1.6 + 0.7 * len(names), headline) as (figure, axes):
-        cells = [[known.get(frozenset((a, b))) for b in names] for a in names]
-        axes.imshow(np.array(cells, float), cmap=colours, vmin=-1, vmax=1)
-        for row, column in permutations(range(len(names)), 2):
-            value = cells[row][column]
-            label = "unknown" if value is None else f"{value:.2f}"
-            axes.text(column, row, label, ha="center", va="center")
-        axes.set_xticks(range(len(names)), names)
-        axes.set_yticks(range(len(names)), names)
-        axes.tick_params(length=0)
-        axes.set_xlabel("1: same order; 0: uncorrelated; -1: reverse order")
-        return figure_png(figure)
-
-
 def named_bars(counts: Mapping[str, int], colours: Sequence[str], title: str, what: str) -> bytes:
     total = sum(counts.values()) or 1
     with new_figure(_height(len(counts)), title) as (figure, axes):
@@ -151,11 +126,7 @@ def named_bars(counts: Mapping[str, int], colours: Sequence[str], title: str, wh
 
 
 def _name_rows(axes: "Axes", names: Sequence[str], right_margin: float) -> None:
-    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="x")
+    label_rows(axes, names)
     axes.set_xlim(0, max(axes.get_xlim()[1] * (1 + right_margin), 1))
 
 

@@ -235,7 +235,7 @@ def final_images_sheet(
     """A row per request, an image per variant, captioned by whether it is right."""
     sampled = sorted(requests, key=lambda row: stable_hash("sheet", row.prompt_id))[:count]
     rows = [_request_view(images, request, finals, success) for request in sampled]
-    sheet = contact_sheet(rows, image_size=112, columns=max(3, len(finals)), rejections=False)
+    sheet = contact_sheet(rows, image_size=112, columns=len(finals))
     return small_png(sheet, colours=255)
 
 

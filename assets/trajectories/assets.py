@@ -3,7 +3,10 @@
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import combinations
+from math import nan
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -20,24 +23,28 @@ from schemas.trajectories import (
     QUARANTINE,
     SCORES,
     TRAJECTORIES,
+    MemberScoreRow,
     Role,
 )
 
 from ..core import checks, plotting
 from ..core.foundry import FoundryResource
-from ..core.metadata import image_metadata, model_call_costs
+from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
 from ..prompts.rounds import limits_of_shard, roles_of_shard, rounds_of_shards
 from ..reviews.assets import agreement_metadata as people_agreement
 from ..reviews.assets import shard_labels
-from .agreement import agreement_metadata
 from .contact_sheet import contact_sheet
 from .estimate import loop_model_names
 from .forecast import forecast_metadata
 from .trajectory_views import load_trajectories, pick_showcase
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _LEDGER = (MODEL_CALLS, QUARANTINE)
+_STEP = ["trajectory_id", "step_number"]
 
 
 def _models(*roles: Role) -> Callable[[FoundryResource, dg.DagsterInstance], list[str]]:
@@ -166,8 +173,57 @@ def scores(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Ma
     rows = SCORE_SET.write(context, foundry, tables)
     accept_at_least = foundry.settings.curation.critic.verdicts.accept_at_least
     people = people_agreement(shard_labels(home, [shard], accept_at_least))
-    metadata = model_call_costs(scored.calls) | agreement_metadata(scored.members) | people
+    metadata = model_call_costs(scored.calls) | _member_metadata(scored.members) | people
     return SCORE_SET.describe(context, foundry, rows, metadata)
+
+
+def _member_metadata(rows: Sequence[MemberScoreRow]) -> dict[str, Any]:
+    """Agreement of an ensemble's members and how often each refused; empty without rows."""
+    if not rows:
+        return {}
+    refusals = Counter({row.member: 0 for row in rows})
+    refusals.update(row.member for row in rows if row.refusal is not None)
+    pairs = [{name: _short(value) for name, value in pair.items()} for pair in agreements(rows)]
+    refused = [{"member": name, "refused": refusals[name]} for name in sorted(refusals)]
+    return {"agreement": table_metadata(pairs), "refusals": table_metadata(refused)}
+
+
+def _short(value: object) -> object:
+    return f"{value:.2f}" if isinstance(value, float) else value
+
+
+def agreements(rows: Sequence[MemberScoreRow]) -> list[dict[str, Any]]:
+    """How far every two members agree over the attempts that both scored (0-10), sorted by name.
+
+    NaN: fewer than two attempts, for correlations (-1 to 1) also a member whose scores are equal.
+    """
+    import pandas as pd
+
+    columns = [*_STEP, "iteration", "member", "overall"]
+    frame = pd.DataFrame([row.model_dump(include=set(columns)) for row in rows], columns=columns)
+    frame = frame.astype({"overall": float})  # None: the member refused
+    overall = frame.pivot(index=[*_STEP, "iteration"], columns="member", values="overall")
+    return [_compare(overall[list(pair)].dropna()) for pair in combinations(overall.columns, 2)]
+
+
+def _compare(both: "pd.DataFrame") -> dict[str, Any]:
+    """Compare two columns of overall scores, indexed by step and iteration.
+
+    The best attempt of a step with several is the earliest of equals, as in the loop.
+    """
+    one, other = both.columns
+    steps = [step for _, step in both.sort_index().groupby(_STEP) if len(step) > 1]
+    same = [step[one].idxmax() == step[other].idxmax() for step in steps]
+    pearson: Any = both.corr("pearson").loc[one, other]
+    spearman: Any = both.corr("spearman").loc[one, other]
+    return {
+        "members": f"{one} and {other}",
+        "attempts": len(both),
+        "Pearson": float(pearson),
+        "Spearman": float(spearman),
+        "mean difference": float((both[one] - both[other]).abs().mean()),
+        "same best attempt": fmean(same) if same else nan,
+    }
 
 
 def _images_intact(foundry: FoundryResource, shard: str | None) -> checks.Violations:

@@ -1,13 +1,13 @@
 """Contact sheets: a row per trajectory with its images, captions and rejected attempts."""
 
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from inference.generation.html_export import render_html
 from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
@@ -35,7 +35,7 @@ def write_showcase(home: Home, folder: Path) -> Path:
 
 
 def contact_sheet(
-    views: list[TrajectoryView], image_size: int = 160, columns: int = 6, rejections: bool = True
+    views: list[TrajectoryView], image_size: int = 160, columns: int = 6
 ) -> Image.Image:
     """One image of several trajectories, for people to judge at a glance.
 
@@ -43,9 +43,9 @@ def contact_sheet(
     corner; trajectories longer than `columns` continue on the next line.
     """
     most_steps = max((len(view.steps) for view in views), default=1)
-    painter = _Painter(image_size, max(3, min(columns, most_steps)), rejections)
+    painter = _Painter(image_size, max(3, min(columns, most_steps)))
     rows = [painter.trajectory(view) for view in views]
-    if rejections and any(step.rejected for view in views for step in view.steps):
+    if any(step.rejected for view in views for step in view.steps):
         rows.append(painter.legend())
     return _stack(rows, painter.width, _MARGIN, 2 * _GAP)
 
@@ -67,7 +67,6 @@ class _Painter:
 
     size: int
     columns: int
-    rejections: bool
 
     @property
     def width(self) -> int:
@@ -115,7 +114,7 @@ class _Painter:
         return image
 
     def _line(self, steps: Sequence[StepView]) -> Image.Image:
-        rejected = self.rejections and any(step.rejected for step in steps)
+        rejected = any(step.rejected for step in steps)
         below = self.size + (self.thumbnail + _GAP // 2 if rejected else 0)
         caption_lines = max(len(self._caption(step)) for step in steps)
         image = self._canvas(below + _GAP + self.line_height * (caption_lines + 1))
@@ -171,42 +170,19 @@ def _draw_red_corner(draw: ImageDraw.ImageDraw, x: int, y: int, side: int) -> No
 
 def _fit_square(attempt: AttemptView, side: int) -> Image.Image:
     """The uncropped image in a square, padded with white."""
-    image = attempt.image.image.copy()
-    if max(image.size) < side:
-        factor = side / max(image.size)
-        image = image.resize([round(length * factor) for length in image.size])
-    image.thumbnail((side, side), Image.Resampling.LANCZOS)
-    square = Image.new("RGB", (side, side), PAPER)
-    square.paste(image, ((side - image.width) // 2, (side - image.height) // 2))
-    return square
+    return ImageOps.pad(attempt.image.image, (side, side), Image.Resampling.LANCZOS, PAPER)
 
 
 def _wrap(text: str, font: ImageFont.FreeTypeFont, width: int, max_lines: int) -> list[str]:
-    """Text as at most `max_lines` lines of `width` pixels, the last one cut with an ellipsis."""
-    lines: list[str] = []
-    for word in text.split():
-        if lines and font.getlength(f"{lines[-1]} {word}") <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    if len(lines) > max_lines:
-        lines = [*lines[: max_lines - 1], f"{lines[max_lines - 1]}…"]
-    return [_truncate(line, font, width) for line in lines]
-
-
-def _truncate(line: str, font: ImageFont.FreeTypeFont, width: int) -> str:
-    if font.getlength(line) <= width:
-        return line
-    text = line.removesuffix("…").rstrip()
-    while text and font.getlength(f"{text}…") > width:
-        text = text[:-1].rstrip()
-    return f"{text}…"
+    """Text as at most `max_lines` lines of about `width` pixels, the last one with an ellipsis."""
+    fitting = int(width * len(text) / max(font.getlength(text), 1))  # characters of mean width
+    return textwrap.wrap(text, max(fitting - 1, 1), max_lines=max_lines, placeholder="…")
 
 
 @cache
 def _font(name: str, size: int) -> ImageFont.FreeTypeFont:
     """A font that ships with matplotlib, so that sheets look the same everywhere."""
-    spec = find_spec("matplotlib")
-    assert spec and spec.origin, "matplotlib is a dependency of this package"
-    path = Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf" / f"{name}.ttf"
+    import matplotlib
+
+    path = Path(matplotlib.get_data_path(), "fonts", "ttf", f"{name}.ttf")
     return ImageFont.truetype(str(path), size)

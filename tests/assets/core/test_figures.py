@@ -38,9 +38,6 @@ CHARTS = {
     "variance": lambda: figures.variance_histogram([0, 1, 2, 3], [50, 20, 10], 1.5),
     "balance": lambda: figures.balance_by_iteration(BALANCE),
     "scores": lambda: figures.score_by_iteration(SCORES),
-    "agreement": lambda: plotting.agreement_map(
-        ["a", "b", "c"], {("a", "b"): 0.9, ("a", "c"): None, ("b", "c"): -0.2}
-    ),
 }
 
 
