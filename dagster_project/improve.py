@@ -135,7 +135,7 @@ def _run_round(
 
 def _problems(foundry: FoundryResource) -> str:
     """What the safeguards say of the data of the open round; empty: nothing, or there is none."""
-    if None in NODES["round_data"].content(foundry, None):
+    if None in NODES["round_data"].contents(foundry, [None])[None]:
         return ""
     return "; ".join(problem for each in findings(foundry).values() for problem in each.problems)
 

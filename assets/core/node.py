@@ -132,22 +132,36 @@ class Node:
         self, foundry: FoundryResource, instance: dg.DagsterInstance, partitions: Sequence[Name]
     ) -> dict[Name, str]:
         """`fingerprint` of each partition; what they share is computed once."""
-        origin, deps = self._origin(foundry, instance), self._inputs_of(foundry)
+        settings = foundry.settings
+        deps = [dep for dep in self.deps if NODES[dep].in_profile(settings)]
         contents = {dep: NODES[dep].contents(foundry, partitions) for dep in deps}
         own = self._of_partitions(foundry, [name for name in partitions if name is not None])
-        return {
-            name: self._fingerprint(name, origin, {dep: contents[dep][name] for dep in deps}, own)
-            for name in partitions
+        # Keys are hashed: they must match those of earlier materializations.
+        origin = {
+            "code": self.code_version,
+            "settings": {section: _setting(settings, section) for section in self.sections},
+            "facts": self.inputs(foundry, instance) if self.inputs else None,
         }
 
-    def content(self, foundry: FoundryResource, partition: str | None) -> list[str | None]:
-        """Content hashes of what is stored, of one shard or of all partitions."""
-        return self.contents(foundry, [partition])[partition]
+        def digest(name: Name) -> str:
+            inputs = {dep: contents[dep][name] for dep in deps}
+            partition = {"partition": own[name]} if name is not None and name in own else {}
+            return content_digest({**origin, "inputs": inputs, **partition})[:32]
+
+        return {name: digest(name) for name in partitions}
+
+    def _of_partitions(
+        self, foundry: FoundryResource, names: Sequence[str]
+    ) -> Mapping[str, object]:
+        """What each partition alone follows from, of those that follow from something alone."""
+        if self.partitions:
+            return {name: self.partitions.origin(foundry, name) for name in names}
+        return self.shard_inputs(foundry, names) if self.shard_inputs else {}
 
     def contents(
         self, foundry: FoundryResource, partitions: Sequence[Name]
     ) -> dict[Name, list[str | None]]:
-        """`content` of each partition."""
+        """Content hashes of what is stored, by shard; None: of all partitions."""
         if self.output_hashes:
             return dict.fromkeys(partitions, self.output_hashes(foundry))
         found: dict[Name, list[str | None]] = {name: [] for name in partitions}
@@ -162,47 +176,14 @@ class Node:
 
     def data_version(self, foundry: FoundryResource, partition: str | None) -> str:
         """Hash of what is stored now; changes when a file is lost or damaged."""
-        return _version_of(self.content(foundry, partition))
+        return self.data_versions(foundry, [partition])[partition]
 
     def data_versions(
         self, foundry: FoundryResource, partitions: Sequence[Name]
     ) -> dict[Name, str]:
         """`data_version` of each partition."""
         contents = self.contents(foundry, partitions)
-        return {name: _version_of(content) for name, content in contents.items()}
-
-    def _inputs_of(self, foundry: FoundryResource) -> list[str]:
-        return [dep for dep in self.deps if NODES[dep].in_profile(foundry.settings)]
-
-    def _origin(self, foundry: FoundryResource, instance: dg.DagsterInstance) -> dict[str, Any]:
-        """What the fingerprints of all partitions follow from."""
-        settings = foundry.settings
-        return {
-            "code": self.code_version,
-            "settings": {section: _setting(settings, section) for section in self.sections},
-            "facts": self.inputs(foundry, instance) if self.inputs else None,
-        }
-
-    def _of_partitions(
-        self, foundry: FoundryResource, names: Sequence[str]
-    ) -> Mapping[str, object]:
-        """What each partition alone follows from, of those that follow from something alone."""
-        if self.partitions:
-            return {name: self.partitions.origin(foundry, name) for name in names}
-        return self.shard_inputs(foundry, names) if self.shard_inputs else {}
-
-    def _fingerprint(
-        self,
-        partition: str | None,
-        origin: Mapping[str, Any],
-        inputs: Mapping[str, list[str | None]],
-        of_partitions: Mapping[str, object],
-    ) -> str:
-        # Keys and order of nesting are hashed: they must match those of earlier materializations.
-        own = {**origin, "inputs": inputs}
-        if partition and partition in of_partitions:
-            own["partition"] = of_partitions[partition]
-        return content_digest(own)[:32]
+        return {name: content_digest(content)[:16] for name, content in contents.items()}
 
     def record(
         self,
@@ -260,10 +241,6 @@ class Node:
             if (deps := [dep for dep, columns in upstream.items() if column in columns])
         }
         return {"dagster/column_lineage": dg.TableColumnLineage(lineage)} if lineage else {}
-
-
-def _version_of(content: list[str | None]) -> str:
-    return content_digest(content)[:16]
 
 
 def lineage() -> list[Node]:

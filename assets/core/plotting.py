@@ -24,7 +24,6 @@ STATUS_COLOURS = {
     "quarantined": BAD,
     "failed": BAD,
 }
-CATEGORY_COLOURS = (OTHER, GOOD, ACCENT, BAD, "#8d6cab", "#5b9bd5", "#7a9e4f", "#c77b9a")
 
 _WIDTH_INCHES, _DPI = 7.0, 144
 _PALETTE_STEP = 3  # of the pixels that a palette is made from
@@ -89,25 +88,6 @@ def figure_png(figure: "Figure") -> bytes:
     return small_png(Image.open(raw))
 
 
-def counts_by_category(counts: Mapping[str, Mapping[str, int]], what: str = "prompts") -> bytes:
-    """A bar per category, divided into its sub-categories (category -> sub-category -> count)."""
-    headline = f"{what.capitalize()} by category and sub-category"
-    with new_figure(_height(len(counts)), headline) as (figure, axes):
-        widest = max((sum(members.values()) for members in counts.values()), default=0)
-        for row, members in enumerate(counts.values()):
-            colour, total = CATEGORY_COLOURS[row % len(CATEGORY_COLOURS)], 0
-            for count in members.values():
-                axes.barh(row, count, 0.7, total, color=colour, edgecolor=PAPER, linewidth=0.9)
-                total += count
-            low, high = min(members.values(), default=0), max(members.values(), default=0)
-            each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-            note = f"{total:,}  ({len(members)} of {each})"
-            axes.text(total + widest * 0.012, row, note, va="center", fontsize=9)
-        _name_rows(axes, list(counts), right_margin=0.4)
-        axes.set_xlabel("in brackets: the sub-categories, and how many each has")
-        return figure_png(figure)
-
-
 def status_counts(counts: Mapping[str, int], what: str = "trajectories") -> bytes:
     """A bar per status; known statuses have their own colour."""
     colours = [STATUS_COLOURS.get(status, OTHER) for status in counts]
@@ -120,14 +100,10 @@ def named_bars(counts: Mapping[str, int], colours: Sequence[str], title: str, wh
         bars = axes.barh(range(len(counts)), list(counts.values()), 0.65, color=colours)
         labels = [f"{n:,}  ({n / total:.1%})" for n in counts.values()]
         axes.bar_label(bars, labels, padding=4, fontsize=9.5, color=INK)
-        _name_rows(axes, list(counts), right_margin=0.16)
+        label_rows(axes, list(counts))
+        axes.set_xlim(0, max(axes.get_xlim()[1] * 1.16, 1))
         axes.set_xlabel(what)
         return figure_png(figure)
-
-
-def _name_rows(axes: "Axes", names: Sequence[str], right_margin: float) -> None:
-    label_rows(axes, names)
-    axes.set_xlim(0, max(axes.get_xlim()[1] * (1 + right_margin), 1))
 
 
 def _height(bars: int) -> float:

@@ -25,8 +25,17 @@ from ..core.node import Node, Partitions
 from ..core.progress import progress_of
 from ..trajectories.contact_sheet import contact_sheet
 from ..trajectories.trajectory_views import step_views
-from .batch_runner import BatchResults, Rows, request_of, run_batch, steps_of, write_dataset
-from .batches import batch_names, batch_origin, read_batch
+from .batches import (
+    BatchResults,
+    Rows,
+    batch_names,
+    batch_origin,
+    read_batch,
+    request_of,
+    run_batch,
+    steps_of,
+    write_dataset,
+)
 from .settings import GenerationsSettings
 
 # Columns that differ between runs of the same journaled request.

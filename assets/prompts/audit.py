@@ -170,13 +170,13 @@ def audit_shares(rows: Sequence[PromptAuditRow], name: str) -> list[dict[str, An
     for row in rows:
         if (value := getattr(row, name)) is not None:
             answers[row.auditor].append(value)
-    return [{"auditor": auditor, **_share(values)} for auditor, values in answers.items()]
-
-
-def _share(values: Sequence[bool]) -> dict[str, Any]:
-    successes, count = sum(values), len(values)
-    low, high = wilson_interval(successes, count)
-    return {"share": successes / count, "n": count, "low": low, "high": high}
+    shares = []
+    for auditor, values in answers.items():
+        low, high = wilson_interval(sum(values), len(values))
+        count = len(values)
+        share = {"share": sum(values) / count, "n": count, "low": low, "high": high}
+        shares.append({"auditor": auditor, **share})
+    return shares
 
 
 async def _audit_by_model(
@@ -213,13 +213,10 @@ async def _audit_by_model(
 
 
 def _question(prompt: PromptRow, place: CategoryRow | None) -> TextQuestion:
-    asked = render(
-        "prompt-audit",
-        request=prompt.text,
-        category=place.category if place else prompt.category,
-        subcategory=place.title if place else prompt.subcategory,
-        description=place.description if place else "no description",
-    )
+    about = {"subcategory": prompt.subcategory, "description": "no description"}
+    if place:
+        about = {"subcategory": place.title, "description": place.description}
+    asked = render("prompt-audit", request=prompt.text, category=prompt.category, **about)
     return TextQuestion(asked.text)
 
 

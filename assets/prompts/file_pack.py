@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -59,13 +58,24 @@ def is_file_pack(folder: Path) -> bool:
 
 
 def load_file_pack(folder: Path) -> Pack:
-    """The pack of a folder.
-
-    Raises:
-        DocumentError: a line of its files is invalid.
-    """
-    path = folder / PROMPTS_FILE
-    return _load(folder.resolve(), path.stat().st_mtime_ns, (folder / INFO).stat().st_mtime_ns)
+    """The pack of a folder; DocumentError: a line of its files is invalid."""
+    info, path = load_document(folder / INFO, PackInfo), folder / PROMPTS_FILE
+    prompts = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            prompts.append(FilePrompt.model_validate_json(line))
+        except ValidationError as error:
+            raise DocumentError(f"{path}:{number}: {first_problem(error)}") from error
+    if not prompts:
+        raise DocumentError(f"{path}: holds no prompt")
+    names = {_category_name(prompt): prompt.category or info.title for prompt in prompts}
+    about = f"Prompts of {info.source or path.name}; licence: {info.licence}"
+    categories = {name: _category(name, title, about) for name, title in sorted(names.items())}
+    taxonomy = Taxonomy.model_construct(
+        title=info.title, reader=info.reader, suffixes=[], categories=categories
+    )
+    template = Template(text="{prompt}", suffixes=False)
+    return Pack(folder.name, taxonomy, {}, {IMPORTED: template}, tuple(prompts), folder)
 
 
 class FileBank:
@@ -141,27 +151,6 @@ def store_images(home: Home, pack: Pack) -> None:
         if hashlib.sha256(content).hexdigest() != sha256:
             raise FoundryError(f"{path} is another image: import the prompts again")
         home.images.put(EncodedImage(content))
-
-
-@lru_cache(maxsize=8)
-def _load(folder: Path, *_modified: int) -> Pack:
-    info, path = load_document(folder / INFO, PackInfo), folder / PROMPTS_FILE
-    prompts = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        try:
-            prompts.append(FilePrompt.model_validate_json(line))
-        except ValidationError as error:
-            raise DocumentError(f"{path}:{number}: {first_problem(error)}") from error
-    if not prompts:
-        raise DocumentError(f"{path}: holds no prompt")
-    names = {_category_name(prompt): prompt.category or info.title for prompt in prompts}
-    about = f"Prompts of {info.source or path.name}; licence: {info.licence}"
-    categories = {name: _category(name, title, about) for name, title in sorted(names.items())}
-    taxonomy = Taxonomy.model_construct(
-        title=info.title, reader=info.reader, suffixes=[], categories=categories
-    )
-    template = Template(text="{prompt}", suffixes=False)
-    return Pack(folder.name, taxonomy, {}, {IMPORTED: template}, tuple(prompts), folder)
 
 
 def _category(name: str, title: str, about: str) -> Category:

@@ -29,18 +29,17 @@ def row_sample(rows: Sequence[Row]) -> dict[str, Any]:
 def bank_metadata(pack: str, bank: PromptBank | FileBank) -> dict[str, Any]:
     """Counts, balance over sub-categories and a sample of one pack's prompts."""
     prompts = bank.prompts
-    by_category: dict[str, Counter[str]] = {}
-    for row in prompts:
-        by_category.setdefault(row.category, Counter())[row.subcategory] += 1
-    counts = [n for members in by_category.values() for n in members.values()] or [0]
+    categories = Counter(row.category for row in prompts)
+    counts = Counter(row.subcategory for row in prompts).values() or [0]
     spread = f"min {min(counts)}, median {median(counts):g}, max {max(counts)}"
-    plot = plotting.counts_by_category(by_category, f"prompts of {pack}")
+    title, colours = f"Prompts of {pack} by category", [plotting.OTHER] * len(categories)
+    plot = plotting.named_bars(categories, colours, title, "prompts")
     return {
         f"{pack}/prompts": len(prompts),
         f"{pack}/per_subcategory": spread,
         f"{pack}/splits": dict(Counter(row.split for row in prompts)),
         f"{pack}/near_duplicates": bank.near_duplicates,
-        f"{pack}/categories": image_metadata(plot, f"Prompts of {pack} by category"),
+        f"{pack}/categories": image_metadata(plot, title),
         f"{pack}/sample": _text_sample(prompts, 20),
     }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from schemas import DocumentError, FoundryError
 from schemas.yaml_config import KeyPath, load_document, locate_problem
 
-from .file_pack import is_file_pack, load_file_pack
+from .file_pack import PROMPTS_FILE, is_file_pack, load_file_pack
 from .pack import Bank, BankFile, Pack, Taxonomy, Template, TemplateFile, TemplateSlot, Term
 
 Problem = tuple[Path, KeyPath, str]  # with an error message for the key
@@ -25,8 +25,6 @@ def load_pack(name_or_path: str | Path) -> Pack:
         FoundryError: there is no such pack.
     """
     folder = _folder(name_or_path)
-    if is_file_pack(folder):
-        return load_file_pack(folder)
     return _load(folder, _file_states(folder))
 
 
@@ -39,6 +37,8 @@ def world_of(pack: str) -> str | None:
 @lru_cache(maxsize=8)
 def _load(folder: Path, _states: tuple[tuple[str, int, int], ...]) -> Pack:
     """Loaded once in a process for each state of its files: one command asks for it often."""
+    if is_file_pack(folder):
+        return load_file_pack(folder.resolve())
     taxonomy = load_document(folder / "taxonomy.yaml", Taxonomy)
     bank_files = sorted((folder / "banks").glob("*.yaml"))
     if not bank_files:
@@ -60,8 +60,8 @@ def _load(folder: Path, _states: tuple[tuple[str, int, int], ...]) -> Pack:
 
 def _file_states(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """Path, size and time of modification (ns) of a pack's files."""
-    paths = [*folder.glob("*.yaml"), *folder.glob("banks/*.yaml")]
-    stats = {str(path): path.stat() for path in sorted(paths)}
+    patterns = ("*.yaml", "banks/*.yaml", PROMPTS_FILE)
+    stats = {str(path): path.stat() for each in patterns for path in sorted(folder.glob(each))}
     return tuple((path, stat.st_size, stat.st_mtime_ns) for path, stat in stats.items())
 
 

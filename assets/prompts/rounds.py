@@ -6,7 +6,7 @@ trained on once they are checked. A bank is a function of pack, seed and these s
 recorded never changes, so neither do a round's prompts, nor those before and after it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from warehouse import Home
 from ..core.foundry import FoundryResource
 from .pack import Pack
 
-_JOURNALS, _JOURNAL = "rounds", "rounds"
+_JOURNAL = ("rounds", "rounds")  # asset and partition
 State = Literal["open", "checked", "closed"]
 
 
@@ -154,10 +154,7 @@ def limits_of_shard(foundry: FoundryResource, shard: str) -> Limits:
 
 def states(home: Home) -> dict[int, State]:
     """Number of a round -> how far it is."""
-    found: dict[int, State] = {}
-    for record in _records(home):
-        found[record["round"]] = record["state"]
-    return found
+    return {record["round"]: record["state"] for record in _records(home)}
 
 
 def trained_round(home: Home) -> RoundPlan | None:
@@ -168,19 +165,15 @@ def trained_round(home: Home) -> RoundPlan | None:
 
 def record_plan(home: Home, plan: RoundPlan) -> None:
     """Begin a round."""
-    content = {"round": plan.number, "state": "open", "plan": plan.model_dump(mode="json")}
-    _append(home, content)
+    record_state(home, plan.number, "open", plan=plan.model_dump(mode="json"))
 
 
-def record_state(home: Home, number: int, state: State) -> None:
+def record_state(home: Home, number: int, state: State, **more: object) -> None:
     """Say how far a round is."""
-    _append(home, {"round": number, "state": state})
-
-
-def _append(home: Home, content: Mapping[str, object]) -> None:
-    with home.journal(_JOURNALS, _JOURNAL) as journal:
-        journal.append({**content, "at": datetime.now(UTC).isoformat()})
+    content = {"round": number, "state": state, **more, "at": datetime.now(UTC).isoformat()}
+    with home.journal(*_JOURNAL) as journal:
+        journal.append(content)
 
 
 def _records(home: Home) -> list[dict[str, Any]]:
-    return list(home.journal(_JOURNALS, _JOURNAL).records())
+    return list(home.journal(*_JOURNAL).records())

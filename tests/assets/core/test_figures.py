@@ -32,7 +32,6 @@ BALANCE = [
     for i in range(3)
 ]
 CHARTS = {
-    "counts": lambda: plotting.counts_by_category({"plants": {"flower": 10, "tree": 12}}),
     "status": lambda: plotting.status_counts({"complete": 90, "quarantined": 2}),
     "kept": lambda: figures.filter_counts(40, {"negative_trend": 3}),
     "variance": lambda: figures.variance_histogram([0, 1, 2, 3], [50, 20, 10], 1.5),
@@ -82,20 +81,8 @@ def test_longer_bars_stand_for_more():
     assert length(20) < length(60) < length(100)
 
 
-def test_a_category_is_divided_into_its_sub_categories():
-    def dividers(members: dict[str, int]) -> int:
-        png = plotting.counts_by_category({"plants": members})
-        close = np.abs(pixels(png) - ImageColor.getrgb(plotting.CATEGORY_COLOURS[0])).max(2) < 12
-        row = close[close.sum(axis=1).argmax()].astype(int)
-        return int((np.diff(row) == 1).sum())
-
-    assert dividers({"flower": 30}) == 1
-    assert dividers({"flower": 10, "tree": 10, "moss": 10}) == 3
-
-
 def test_a_chart_without_values_is_an_image():
     charts = [
-        plotting.counts_by_category({}),
         plotting.status_counts({}),
         figures.filter_counts(0, {}),
         figures.balance_by_iteration([]),
