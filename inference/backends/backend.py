@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from schemas import FoundryError
 from schemas.trajectories import Role
@@ -18,7 +18,8 @@ from schemas.yaml_config import ConfigModel
 from warehouse import Home
 
 Backends = Any  # a profile, as `factory.py` has it, which imports this file
-RESPONDENTS: tuple[Role, ...] = ("expander", "rubric_writer", "judge", "benchmark_judge")
+RespondentRole = Literal["expander", "rubric_writer", "judge", "benchmark_judge"]
+RESPONDENTS: tuple[Role, ...] = get_args(RespondentRole)
 S = TypeVar("S", bound="type[BackendSettings]")
 
 

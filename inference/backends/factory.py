@@ -5,7 +5,7 @@ A new backend is a folder with a `backend.py` beside this file: see `backend.py`
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -27,10 +27,11 @@ from ..questions import Respondent
 from ..roles import Roles
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
-from .backend import SECTIONS, BackendSettings, backends_of, load_sections
+from .backend import SECTIONS, BackendSettings, RespondentRole, backends_of, load_sections
 from .checkpoint.backend import CheckpointBackend, served_agent
 from .checkpoint.manifest import AgentRole, Answers
 from .providers.api import ApiSettings
+from .providers.factory import remote_agents
 from .providers.settings import (
     BudgetSettings,
     ChatModel,
@@ -41,7 +42,6 @@ from .providers.settings import (
 )
 
 load_sections()
-RespondentRole = Literal["expander", "rubric_writer", "judge", "benchmark_judge"]
 
 
 def _plays(role: Role, *more: str) -> AfterValidator:
@@ -160,8 +160,7 @@ class BackendsBase(ConfigModel):
     def build(self, home: Home) -> Roles:
         """Build the agents of the four roles.
 
-        Raises:
-            FoundryError: something that the profile names is missing, or settings are.
+        Raises FoundryError where something that the profile names is missing, or settings are.
         """
         bound = sorted(self.bound.items())
         agents = {backend: self._agents(backend, roles, home) for backend, roles in bound}
@@ -178,8 +177,7 @@ class BackendsBase(ConfigModel):
     def of_backend(self, role: Role, backend: str, home: Home) -> Any:
         """The agent or generator of a backend's section, whichever backend `roles` names.
 
-        Raises:
-            BackendError: the section has none, a key is missing, or a budget but no price of it.
+        Raises BackendError where it has none, a key is missing, or a price where there is a budget.
         """
         return self._agents(backend, [role], home)[role]
 
@@ -190,8 +188,7 @@ class BackendsBase(ConfigModel):
             reference: `promoted`, `name@version`, a folder, or an id at Hugging Face.
             answers: of a server.
 
-        Raises:
-            CheckpointError: there is no such checkpoint, or it was not trained for the role.
+        Raises CheckpointError where there is none, or it was not trained for the role.
         """
         if self.trained_server(role):
             return served_agent(role, reference, self, home, answers)
@@ -281,8 +278,7 @@ class BackendsBase(ConfigModel):
     ) -> Respondent:
         """Build a model that answers questions beside the loop, at a provider's endpoints.
 
-        Raises:
-            BackendError: a key is missing, or there is a budget but no price of the model.
+        Raises BackendError where a key is missing, or a price where there is a budget.
         """
         return cast(Respondent, self.remote_agents(self.apis[backend], {role: model}, home)[role])
 
@@ -295,14 +291,11 @@ class BackendsBase(ConfigModel):
         self, section: ApiSettings, models: Mapping[Role, RemoteModel | None], home: Home
     ) -> Mapping[Any, Any]:
         """Agents of models at the endpoints of a backend, within the budget."""
-        from .providers.factory import remote_agents
-
-        specs = {
-            name: ServerSpec(name=name, model=server.model, root=home.root, settings=server)
-            for name, server in self.servers.items()
-            if server.model
-        }
-        servers = {name: ServerInstance.of(spec, home) for name, spec in specs.items()}
+        servers = {}
+        for name, server in self.servers.items():
+            if server.model:
+                spec = ServerSpec(name=name, model=server.model, root=home.root, settings=server)
+                servers[name] = ServerInstance.of(spec, home)
         return remote_agents(section, models, self.prices, self.budget, home, servers)
 
 

@@ -45,7 +45,6 @@ _KEYS = {
 }
 
 _BEAT_SECONDS = 60.0
-_DAY = timedelta(days=1)
 
 _log = logging.getLogger(__name__)
 
@@ -190,12 +189,22 @@ def recorded_gpu_hours(spec: ServerSpec) -> Iterator[None]:
     if not spec.settings.gpus:
         yield
         return
-    run, ended = ServerRun(spec, datetime.now(UTC)), threading.Event()
+    started_at, since, ended = datetime.now(UTC), time.monotonic(), threading.Event()
+    run_id = f"{started_at:%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
+
+    def record() -> None:
+        # The length is measured by a clock that nobody sets.
+        now = started_at + timedelta(seconds=time.monotonic() - since)
+        try:
+            rows = server_hours(spec, run_id, started_at, now)
+            Home(spec.root).lake.write(SERVER_HOURS, rows, run_id)
+        except StorageError as error:
+            _log.warning("GPU hours of server %s are not recorded: %s", spec.name, error)
 
     def beat() -> None:
-        _record(run)
+        record()
         while not ended.wait(_BEAT_SECONDS):
-            _record(run)
+            record()
 
     # A thread: a slow store must not keep the supervisor from its server.
     beating = threading.Thread(target=beat, name="gpu-hours", daemon=True)
@@ -205,58 +214,33 @@ def recorded_gpu_hours(spec: ServerSpec) -> Iterator[None]:
     finally:
         ended.set()
         beating.join()
-        _record(run)
+        record()
 
 
-def _record(run: "ServerRun") -> None:
-    try:
-        Home(run.spec.root).lake.write(SERVER_HOURS, run.rows(), run.id)
-    except StorageError as error:
-        _log.warning("GPU hours of server %s are not recorded: %s", run.spec.name, error)
-
-
-@dataclass
-class ServerRun:
-    """One run of a server.
-
-    Args:
-        started_at: when it got its GPUs. Its length is measured by a clock that nobody sets.
-    """
-
-    spec: ServerSpec
-    started_at: datetime
-    id: str = field(init=False)
-    _since: float = field(default_factory=time.monotonic, init=False)
-
-    def __post_init__(self) -> None:
-        self.id = f"{self.started_at:%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
-
-    def rows(self) -> list[ServerHoursRow]:
-        """The run up to now, a row a day."""
-        now = self.started_at + timedelta(seconds=time.monotonic() - self._since)
-        rows: list[ServerHoursRow] = []
-        start = self.started_at
-        while not rows or start < now:
-            midnight = start.replace(hour=0, minute=0, second=0, microsecond=0) + _DAY
-            rows.append(self._row(start, min(now, midnight)))
-            start = midnight
-        return rows
-
-    def _row(self, start: datetime, end: datetime) -> ServerHoursRow:
-        settings = self.spec.settings
-        hours = settings.reserved_gpus * ((end - start) / timedelta(hours=1))
-        price = settings.gpu_hour_usd
-        return ServerHoursRow(
-            run_id=self.id,
-            day=start.date(),
-            server=self.spec.name,
-            model=self.spec.ledger_name,
-            started_at=start,
-            ended_at=end,
-            gpus=settings.reserved_gpus,
-            gpu_hours=hours,
-            cost_usd=None if price is None else price * hours,
+def server_hours(
+    spec: ServerSpec, run_id: str, start: datetime, end: datetime
+) -> list[ServerHoursRow]:
+    """One run of a server, a row a day."""
+    gpus, price = spec.settings.reserved_gpus, spec.settings.gpu_hour_usd
+    rows: list[ServerHoursRow] = []
+    while not rows or start < end:
+        midnight = start.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        hours = gpus * ((min(end, midnight) - start) / timedelta(hours=1))
+        rows.append(
+            ServerHoursRow(
+                run_id=run_id,
+                day=start.date(),
+                server=spec.name,
+                model=spec.ledger_name,
+                started_at=start,
+                ended_at=min(end, midnight),
+                gpus=gpus,
+                gpu_hours=hours,
+                cost_usd=None if price is None else price * hours,
+            )
         )
+        start = midnight
+    return rows
 
 
 def main(argv: list[str]) -> int:

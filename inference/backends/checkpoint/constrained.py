@@ -110,32 +110,26 @@ class FormSampler(Sampler):
     """Chooses the likeliest token that a row's form allows; after the form, the stop token."""
 
     def __init__(self, forms: Sequence[Form], stop: int) -> None:
-        self._rows = [_OpenForm(form, next(form)) for form in forms]
-        self._stop = stop
+        self._forms, self._stop = forms, stop
+        # Tokens that may come next; None: the form has ended.
+        self._allowed: list[np.ndarray | None] = [next(form) for form in forms]
 
     def choose(self, logits: "torch.Tensor") -> "torch.Tensor":
         import torch
 
         scores = logits.float().cpu().numpy()
-        tokens = [row.choose(own, self._stop) for row, own in zip(self._rows, scores, strict=True)]
+        tokens = [self._choose(row, own) for row, own in enumerate(scores)]
         return torch.tensor(tokens, device=logits.device)
 
-
-@dataclass
-class _OpenForm:
-    """`allowed`: tokens that may come next; None: the form has ended."""
-
-    form: Form
-    allowed: np.ndarray | None
-
-    def choose(self, scores: np.ndarray, stop: int) -> int:
-        if self.allowed is None:
-            return stop
-        token = int(self.allowed[scores[self.allowed].argmax()])
+    def _choose(self, row: int, scores: np.ndarray) -> int:
+        allowed = self._allowed[row]
+        if allowed is None:
+            return self._stop
+        token = int(allowed[scores[allowed].argmax()])
         try:
-            self.allowed = self.form.send(token)
+            self._allowed[row] = self._forms[row].send(token)
         except StopIteration:
-            self.allowed = None
+            self._allowed[row] = None
         return token
 
 

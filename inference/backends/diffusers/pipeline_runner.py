@@ -255,7 +255,12 @@ def _load(
     model = GeneratorModel.model_validate_json(model_json)
     device, dtype = device_and_dtype(device, dtype_name)
     try:
-        return _placed(_pipeline(model, dtype), device, offload), threading.Lock()
+        pipeline = _pipeline(model, dtype)
+        if offload:
+            pipeline.enable_model_cpu_offload(device=device)
+        else:
+            pipeline = pipeline.to(device)
+        return pipeline, threading.Lock()
     except Exception as error:  # diffusers, safetensors and the hub raise errors of all kinds
         licence = f"; accept the licence of {model.model} on Hugging Face and set HF_TOKEN"
         raise BackendError(
@@ -278,13 +283,6 @@ def _pipeline(model: GeneratorModel, dtype: Any) -> Any:
         scheduler = pipeline.scheduler
         pipeline.scheduler = scheduler.from_config(scheduler.config, **lora.scheduler)
     return pipeline
-
-
-def _placed(pipeline: Any, device: str, offload: bool) -> Any:
-    if offload:
-        pipeline.enable_model_cpu_offload(device=device)
-        return pipeline
-    return pipeline.to(device)
 
 
 def _interrupter(is_cancelled: Callable[[], bool]) -> Callable[..., dict[str, Any]]:

@@ -15,7 +15,7 @@ from warehouse import EncodedImage
 from ...roles import RetryableError, UnusableAnswerError
 from ..backend import RESPONDENTS, register
 from ..providers.api import Api, ProviderSettings, endpoints_field
-from ..providers.chat import BatchResult, ChatTurn, CompletionRequest
+from ..providers.chat import BatchResult, CompletionRequest
 from ..providers.errors import (
     EndpointUnusableError,
     NoAnswerError,
@@ -28,7 +28,7 @@ from ..providers.structured import CompletionResult
 if TYPE_CHECKING:
     from google.genai import Client
     from google.genai.errors import APIError
-    from google.genai.types import GenerateContentResponse, Part
+    from google.genai.types import GenerateContentResponse
 
 _NO_KEY = "none-needed"  # the client requires one
 _WRONG_KEY = "API_KEY_INVALID"  # comes as a 400
@@ -59,9 +59,8 @@ class GeminiAdapter:
             timeout=round(self.timeout_seconds * 1000),
             # Without these, a lost connection is retried silently after 1-10 s.
             retry_options=HttpRetryOptions(attempts=1),
-            httpx_async_client=httpx2.AsyncClient(
-                timeout=self.timeout_seconds
-            ),  # instead of aiohttp
+            # Instead of aiohttp.
+            httpx_async_client=httpx2.AsyncClient(timeout=self.timeout_seconds),
         )
         return Client(api_key=endpoint.secret() or _NO_KEY, vertexai=False, http_options=options)
 
@@ -81,8 +80,13 @@ class GeminiAdapter:
     async def submit(
         self, client: "Client", name: str, requests: Mapping[str, CompletionRequest]
     ) -> str:
+        from google.genai.types import InlinedRequest
+
         (model,) = {request.model for request in requests.values()}
-        source = [_inlined_request(digest, request) for digest, request in requests.items()]
+        source = [
+            InlinedRequest(contents=_contents(each), config=_config(each), metadata={_DIGEST: key})
+            for key, each in requests.items()
+        ]
         with _translate_errors():
             job = await client.aio.batches.create(
                 model=model, src=source, config={"display_name": name}
@@ -150,20 +154,14 @@ def _retry_after(error: "APIError") -> float | None:
 
 def _contents(request: CompletionRequest) -> list[Any]:
     """The turns as types of the client."""
-    from google.genai.types import Content
+    from google.genai.types import Content, Part
 
-    return [Content(role=turn.side, parts=_parts(turn)) for turn in request.turns]
+    def part(each: str | EncodedImage) -> Part:
+        if isinstance(each, str):
+            return Part.from_text(text=each)
+        return Part.from_bytes(data=each.data, mime_type=each.mime)
 
-
-def _parts(turn: ChatTurn) -> "list[Part]":
-    from google.genai.types import Part
-
-    return [
-        Part.from_text(text=part)
-        if isinstance(part, str)
-        else Part.from_bytes(data=part.data, mime_type=part.mime)
-        for part in turn.parts
-    ]
+    return [Content(role=turn.side, parts=list(map(part, turn.parts))) for turn in request.turns]
 
 
 def _config(request: CompletionRequest) -> Any:
@@ -172,10 +170,8 @@ def _config(request: CompletionRequest) -> Any:
 
     modality: dict[str, Any] = {}
     if request.schema is not None:
-        modality = {
-            "response_mime_type": "application/json",
-            "response_json_schema": request.schema,
-        }
+        schema = request.schema
+        modality = {"response_mime_type": "application/json", "response_json_schema": schema}
     if request.returns_image:
         modality = {"response_modalities": ["IMAGE"]}
     return GenerateContentConfig(
@@ -212,14 +208,6 @@ def _parse_response(response: "GenerateContentResponse") -> CompletionResult:
         input_tokens=(usage.prompt_token_count or 0) if usage else 0,
         output_tokens=sum(count or 0 for count in output_tokens),
         cached_tokens=(usage.cached_content_token_count or 0) if usage else 0,
-    )
-
-
-def _inlined_request(digest: str, request: CompletionRequest) -> Any:
-    from google.genai.types import InlinedRequest
-
-    return InlinedRequest(
-        contents=_contents(request), config=_config(request), metadata={_DIGEST: digest}
     )
 
 

@@ -55,9 +55,9 @@ class Connection:
     server: ServerInstance | None
     connect: Connect
     close_client: Close
+    is_doubtful: bool = False  # after a failed call: the next one looks whether it is there
     _client: Any = None
     _lease: Lease | None = None
-    _is_doubtful: bool = False
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _timer: asyncio.TimerHandle | None = None
 
@@ -71,15 +71,15 @@ class Connection:
             return self._client
         self._stop_timer()
         async with self._lock:
-            if self._lease is None or not await self._still_serves(self._lease):
+            doubted, self.is_doubtful = self.is_doubtful, False
+            lease = self._lease
+            if lease is None or not lease.is_valid or (doubted and await self.has_lost_server()):
                 await self.close()
-                self._lease = await self.server.lease()
-                self._client = self.connect(self._address(self._lease))
+                self._lease = lease = await self.server.lease()
+                self._client = self.connect(
+                    _LeasedEndpoint(url=lease.url, token=SecretStr(lease.key))
+                )
             return self._client
-
-    def doubt(self) -> None:
-        """A call has failed: the next one looks whether the server is still there."""
-        self._is_doubtful = True
 
     async def has_lost_server(self) -> bool:
         """Whether it is a server of the profile that has ended since it was leased."""
@@ -98,15 +98,6 @@ class Connection:
         if self._client is not None:
             client, self._client = self._client, None
             await self.close_client(client)
-
-    async def _still_serves(self, lease: Lease) -> bool:
-        if self._is_doubtful:
-            self._is_doubtful = False
-            return lease.is_valid and await lease.is_reachable()
-        return lease.is_valid
-
-    def _address(self, lease: Lease) -> EndpointSettings:
-        return _LeasedEndpoint(url=lease.url, token=SecretStr(lease.key))
 
     def _release(self) -> None:
         self._stop_timer()
@@ -177,7 +168,7 @@ class EndpointState:
             raise
         except (RetryableError, ConnectionError, TimeoutError) as error:
             self._record_failure(started_at)
-            self.connection.doubt()
+            self.connection.is_doubtful = True
             if isinstance(error, EndpointUnusableError):
                 self.unusable_reason = str(error)
             raise

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from datetime import UTC, date, datetime
 
 import pytest
@@ -12,7 +11,7 @@ from assets.core.profile import load_profile
 from dagster_project.cli.app import app
 from inference.servers import hosts
 from inference.servers.settings import CommandServer, ServerSpec
-from inference.servers.supervisor import ServerRun, recorded_gpu_hours
+from inference.servers.supervisor import recorded_gpu_hours, server_hours
 from schemas.costs import SERVER_HOURS
 from tests.inference.servers import toy_model
 from tests.inference.servers.conftest import forget_uses, home, only_server, wait_until
@@ -29,16 +28,13 @@ def spec(home, **changes):
     return ServerSpec(name="toy", model="toy", root=home.root, settings=settings)
 
 
-def test_a_run_over_midnight_has_a_row_a_day(home, monkeypatch):
-    run = ServerRun(spec(home, gpu_hour_usd=2), datetime(2026, 11, 20, 22, tzinfo=UTC))
-    start = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: start + 27 * 3600)
-    run._since = start
-    rows = run.rows()
+def test_a_run_over_midnight_has_a_row_a_day(home):
+    start, end = datetime(2026, 11, 20, 22, tzinfo=UTC), datetime(2026, 11, 22, 1, tzinfo=UTC)
+    rows = server_hours(spec(home, gpu_hour_usd=2), "run", start, end)
     assert [row.day for row in rows] == [date(2026, 11, day) for day in (20, 21, 22)]
     assert [row.gpu_hours for row in rows] == [3, 36, 1.5]
     assert [row.cost_usd for row in rows] == [6, 72, 3]
-    assert rows[-1].ended_at == datetime(2026, 11, 22, 1, tzinfo=UTC)
+    assert rows[-1].ended_at == end
 
 
 def test_what_runs_on_the_cpu_and_a_lake_that_cannot_be_written(home, tmp_path, caplog):
