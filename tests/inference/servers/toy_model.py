@@ -55,12 +55,7 @@ def profile(idle_seconds=60, gpus=(), **changes):
     command = [sys.executable, str(Path(__file__)), "serve", "{host}", "{port}"]
     server = {"kind": "command", "model": "toy", "command": command, "gpus": list(gpus)}
     return {
-        "roles": {
-            "planner": "sketch",
-            "generator": "images",
-            "critic": "sketch",
-            "scorer": "sketch",
-        },
+        "roles": dict.fromkeys(("planner", "critic", "scorer"), "sketch") | {"generator": "images"},
         "servers": {"toy": server | {"idle_seconds": idle_seconds} | changes},
         "images": {"endpoints": [{"server": "toy"}], "generator": {"model": "toy"}},
     }

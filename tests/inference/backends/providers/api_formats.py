@@ -9,6 +9,8 @@ from aiohttp import web
 
 from warehouse import EncodedImage
 
+Parts = tuple[list[str], list[EncodedImage]]
+
 
 @dataclass
 class OpenAI:
@@ -37,20 +39,20 @@ class OpenAI:
         return {"error": {"message": message, "code": None, "type": "x"}}
 
 
-class Images:
+class Images(OpenAI):
     returns_image = True
+
+    def __init__(self) -> None:
+        super().__init__("images")
 
     def image(self, image: EncodedImage) -> Any:
         return {"created": 0, "data": [{"b64_json": base64.b64encode(image.data).decode()}]}
 
-    def text(self, text: str) -> Any:
+    def text(self, text: str, **message: Any) -> Any:
         return {"created": 0, "data": [{"b64_json": text}]}
 
     def empty(self) -> Any:
         return {"created": 0, "data": []}
-
-    def error(self, _status: int, message: str) -> Any:
-        return {"error": {"message": message, "code": None, "type": "x"}}
 
 
 @dataclass
@@ -83,7 +85,7 @@ class Gemini:
         return {"error": {"code": status, "message": message, "status": "X"}}
 
 
-def openai_parts(messages: list[Any]) -> tuple[list[str], list[EncodedImage]]:
+def openai_parts(messages: list[Any]) -> Parts:
     parts = [p for m in messages if m["role"] == "user" for p in m["content"]]
     urls = [p["image_url"]["url"] for p in parts if p["type"] == "image_url"]
     images = [EncodedImage(base64.b64decode(url.split(",", 1)[1])) for url in urls]
@@ -101,7 +103,7 @@ async def image_request(request: web.Request) -> tuple[dict[str, Any], list[Enco
     return fields | {"images": [image.sha256 for image in images]}, images
 
 
-def gemini_parts(contents: list[Any]) -> tuple[list[str], list[EncodedImage]]:
+def gemini_parts(contents: list[Any]) -> Parts:
     parts = [p for c in contents if c["role"] == "user" for p in c["parts"]]
     data = [p["inlineData"]["data"] for p in parts if "inlineData" in p]
     images = [EncodedImage(base64.urlsafe_b64decode(d + "==")) for d in data]

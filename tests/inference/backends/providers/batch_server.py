@@ -8,10 +8,10 @@ from aiohttp import web
 from tests.inference.backends.providers.api_formats import (
     Gemini,
     OpenAI,
+    Parts,
     gemini_parts,
     openai_parts,
 )
-from warehouse import EncodedImage
 
 
 class BatchServer:
@@ -47,18 +47,10 @@ class BatchServer:
         output = f"file-{len(self._files)}"
         self._files[output] = "\n".join(map(json.dumps, answers))
         name = f"batch-{len(self._provider.batches)}"
-        self._provider.batches[name] = {
-            "id": name,
-            "object": "batch",
-            "endpoint": body["endpoint"],
-            "completion_window": "24h",
-            "created_at": 0,
-            "input_file_id": body["input_file_id"],
-            "output_file_id": output,
-            "metadata": body["metadata"],
-            "polls": 0,
-            "size": len(answers),
-        }
+        given = {key: body[key] for key in ("endpoint", "input_file_id", "metadata")}
+        head = {"id": name, "object": "batch", "completion_window": "24h", "created_at": 0}
+        state = {"output_file_id": output, "polls": 0, "size": len(answers)}
+        self._provider.batches[name] = head | given | state
         return web.json_response(self._openai_state(name, polled=False))
 
     async def list_batches(self, request: web.Request) -> web.Response:
@@ -89,19 +81,16 @@ class BatchServer:
 
     async def _openai_line(self, line: Any) -> Any:
         body = line["body"]
-        texts, images = openai_parts(body["messages"])
-        answer = await self._answer(body, OpenAI(body["model"]), texts, images)
+        answer = await self._answer(body, OpenAI(body["model"]), openai_parts(body["messages"]))
         return {"id": "x", "custom_id": line["custom_id"], **answer}
 
     async def _gemini_line(self, line: Any) -> Any:
-        texts, images = gemini_parts(line["request"]["contents"])
-        answer = await self._answer(line["request"], Gemini(False), texts, images)
+        asked = line["request"]
+        answer = await self._answer(asked, Gemini(False), gemini_parts(asked["contents"]))
         body = answer["response"] and {"response": answer["response"]["body"]}
         return {"metadata": line["metadata"], **(body or {"error": answer["error"]})}
 
-    async def _answer(
-        self, body: Any, api: Any, texts: list[str], images: list[EncodedImage]
-    ) -> Any:
+    async def _answer(self, body: Any, api: Any, parts: Parts) -> Any:
         kind = self._provider.schedule.next()
         self._provider.outcomes[kind or "ok"] += 1
         if kind == "error":
@@ -109,7 +98,7 @@ class BatchServer:
         if kind == "empty":
             return {"response": {"status_code": 200, "body": api.empty()}, "error": None}
         self._provider.answered[json.dumps(body, sort_keys=True)] += 1
-        content = await self._handler.answer(api, texts, images)
+        content = await self._handler.answer(api, parts)
         return {"response": {"status_code": 200, "body": content}, "error": None}
 
     def _done(self, name: str, polled: bool) -> tuple[dict[str, Any], bool]:

@@ -28,6 +28,7 @@ from tests.inference.backends.providers.api_formats import (
     Gemini,
     Images,
     OpenAI,
+    Parts,
     gemini_parts,
     image_request,
     is_white,
@@ -131,8 +132,8 @@ class _Handler:
         if request.headers.get("authorization") != f"Bearer {KEY}":
             error = {"message": f"Incorrect API key: {KEY}", "code": "invalid_api_key"}
             return web.json_response({"error": error}, status=401)
-        texts, images = openai_parts(body["messages"])
-        return await self._respond(request, body, OpenAI(body["model"]), texts, images)
+        parts = openai_parts(body["messages"])
+        return await self._respond(request, body, OpenAI(body["model"]), parts)
 
     async def gemini(self, request: web.Request) -> web.StreamResponse:
         if request.match_info["model"].endswith(":batchGenerateContent"):
@@ -142,22 +143,15 @@ class _Handler:
             details = [{"reason": "API_KEY_INVALID"}]
             error = {"code": 400, "message": "API key not valid", "details": details}
             return web.json_response({"error": error}, status=400)
-        texts, images = gemini_parts(body["contents"])
         returns_image = "responseModalities" in body.get("generationConfig", {})
-        return await self._respond(request, body, Gemini(returns_image), texts, images)
+        parts = gemini_parts(body["contents"])
+        return await self._respond(request, body, Gemini(returns_image), parts)
 
     async def images(self, request: web.Request) -> web.StreamResponse:
         body, images = await image_request(request)
-        return await self._respond(request, body, Images(), [body["prompt"]], images)
+        return await self._respond(request, body, Images(), ([body["prompt"]], images))
 
-    async def _respond(
-        self,
-        request: web.Request,
-        body: Any,
-        api: Any,
-        texts: list[str],
-        images: list[EncodedImage],
-    ) -> web.StreamResponse:
+    async def _respond(self, request: web.Request, body: Any, api: Any, parts: Parts) -> Any:
         provider = self._provider
         key = json.dumps(body, sort_keys=True)
         provider.requests[key] += 1
@@ -169,21 +163,14 @@ class _Handler:
         provider.active += 1
         provider.max_active = max(provider.max_active, provider.active)
         try:
-            response = await self._response(kind, request, api, texts, images)
+            response = await self._response(kind, request, api, parts)
         finally:
             provider.active -= 1
         if kind in (None, "slow"):
             provider.answered[key] += 1
         return response
 
-    async def _response(
-        self,
-        kind: Any,
-        request: web.Request,
-        api: Any,
-        texts: list[str],
-        images: list[EncodedImage],
-    ) -> web.StreamResponse:
+    async def _response(self, kind: Any, request: web.Request, api: Any, parts: Parts) -> Any:
         schedule = self._provider.schedule
         await asyncio.sleep(schedule.latency * (10 if kind == "slow" else 1))
         match kind:
@@ -198,7 +185,7 @@ class _Handler:
                 assert request.transport is not None
                 request.transport.abort()
             case "cut":
-                text = json.dumps(await self.answer(api, texts, images))
+                text = json.dumps(await self.answer(api, parts))
                 return web.Response(text=text[: len(text) // 2], content_type="application/json")
             case "garble":
                 return web.json_response(api.text("Sure! Here you are: {{{ reasoning = ]["))
@@ -208,12 +195,12 @@ class _Handler:
                 return web.json_response(api.empty())
             case str() if kind not in (None, "slow"):  # a literal answer
                 return web.json_response(api.text(kind))
-        return web.json_response(await self.answer(api, texts, images))
+        return web.json_response(await self.answer(api, parts))
 
-    async def answer(self, api: Any, texts: list[str], images: list[EncodedImage]) -> Any:
+    async def answer(self, api: Any, parts: Parts) -> Any:
         """The sketch world's answer in the format of an API."""
         try:
-            return await self._sketch_answer(api, texts, images)
+            return await self._sketch_answer(api, *parts)
         except UnusableAnswerError as error:
             return api.text(f"I cannot: {error}")
 
@@ -251,8 +238,5 @@ class _Handler:
             return api.json({"reasoning": "", **{name: grades[name] for name in asked}})
         prompt = _PROMPT.search(text)
         verdict = await self._critic.judge(before, images[1], goal, prompt[1] if prompt else "")
-        answer = {
-            "previous_step_success": verdict.accepted,
-            "refine_prompt": verdict.refined_prompt,
-        }
-        return api.json({"reasoning": verdict.reasoning, **answer})
+        answer = {"reasoning": verdict.reasoning, "previous_step_success": verdict.accepted}
+        return api.json(answer | {"refine_prompt": verdict.refined_prompt})

@@ -67,12 +67,6 @@ def test_calls_go_to_the_endpoint_with_free_slots():
     assert fast.max_active <= 4
 
 
-def test_calls_without_a_slot_wait():
-    server = Server("one", seconds=0.001)
-    assert call_all(endpoints_of(server, concurrency=2), 50) == ["one"] * 50
-    assert server.max_active == 2
-
-
 def test_a_throttled_call_goes_to_another_endpoint_or_returns_after_its_back_off():
     first, second = Server("first", [ThrottledError("", 60)]), Server("second")
     assert call_all(endpoints_of(first, second)) == ["second"]
