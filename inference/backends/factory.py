@@ -31,7 +31,6 @@ from .backend import SECTIONS, BackendSettings, RespondentRole, backends_of, loa
 from .checkpoint.backend import CheckpointBackend, served_agent
 from .checkpoint.manifest import AgentRole, Answers
 from .providers.api import ApiSettings
-from .providers.factory import remote_agents
 from .providers.settings import (
     BudgetSettings,
     ChatModel,
@@ -296,7 +295,7 @@ class BackendsBase(ConfigModel):
             if server.model:
                 spec = ServerSpec(name=name, model=server.model, root=home.root, settings=server)
                 servers[name] = ServerInstance.of(spec, home)
-        return remote_agents(section, models, self.prices, self.budget, home, servers)
+        return section.agents(models, self.prices, self.budget, home, servers)
 
 
 if TYPE_CHECKING:

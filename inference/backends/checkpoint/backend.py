@@ -25,7 +25,6 @@ from ...servers.settings import AgentServer, ServerSpec
 from ..backend import Backends, BackendSettings, Finding, register
 from ..model_files import BatchTokens, device_and_dtype
 from ..openai.backend import OpenAISettings
-from ..providers.factory import remote_agents
 from ..providers.settings import AgentModel, EndpointSettings
 from .constrained import FORM_TOKENS
 from .encoding import AgentQuery, Decoding, PromptLayout, resize_to_pixels
@@ -254,5 +253,4 @@ def served_agent(
     fields = manifest.prompting(role, answers)
     model = AgentModel(model=manifest.identity, endpoints=[endpoint], **fields)
     servers = {name: ServerInstance.of(spec, home)}
-    agents = remote_agents(OpenAISettings(), {role: model}, {}, None, home, servers, "checkpoint")
-    return agents[role]
+    return OpenAISettings().agents({role: model}, {}, None, home, servers, "checkpoint")[role]

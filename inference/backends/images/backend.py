@@ -22,7 +22,7 @@ from ...servers.settings import Server
 from ..backend import Backends, Finding, register
 from ..openai.backend import OpenAIAdapter, translate_errors
 from ..providers.agents import RemoteGenerator
-from ..providers.api import ApiSettings, endpoints_field
+from ..providers.api import ApiSettings, Servers, endpoints_field
 from ..providers.chat import CompletionClient, CompletionRequest
 from ..providers.settings import EndpointSettings, RemoteModel
 from ..providers.structured import CompletionResult
@@ -201,9 +201,7 @@ class ImagesSettings(ApiSettings):
     def models(self) -> Iterator[tuple[str, Role, RemoteModel]]:
         yield from ((path, "generator", model) for path, model in self.generators())
 
-    def agent(
-        self, role: Role, name: str, client: Any, model: Any, servers: Mapping[str, Any]
-    ) -> ImagesGenerator:
+    def agent(self, role: Role, name: str, client: Any, model: Any, servers: Servers) -> Any:
         assert isinstance(model, ImagesGeneratorModel)
         known = {each: server.spec.settings for each, server in servers.items()}
         return ImagesGenerator(name, client, model, self.endpoints_of(model), known)

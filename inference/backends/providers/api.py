@@ -1,7 +1,8 @@
-"""What a backend behind endpoints says of itself."""
+"""What a backend behind endpoints says of itself, and its agents: endpoints, batch API, budget."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -11,10 +12,20 @@ from pydantic import Field, model_validator
 from schemas.trajectories import LOOP_ROLES, Role
 from warehouse import Home
 
+from ...generators import GeneratorPair
+from ...roles import BackendError
+from ...servers.instance import ServerInstance
 from ..backend import Backends, BackendSettings
-from .settings import AgentModel, EndpointSettings, RemoteModel, ScorerModel
+from .agents import AGENTS
+from .batches import BatchClient, BatchStore
+from .budget import SPENDING_FILE, Budget
+from .chat import CompletionClient
+from .endpoints import Endpoints
+from .settings import AgentModel, BudgetSettings, EndpointSettings, Price, RemoteModel, ScorerModel
 
 _REJECTED_KEY = (401, 403)
+_CALL_OVERHEAD_SECONDS = 60
+Servers = Mapping[str, ServerInstance]
 
 
 def endpoints_field(**default: Any) -> Any:
@@ -96,16 +107,77 @@ class ApiSettings(BackendSettings):
         """The `Adapter` of its SDK."""
         raise NotImplementedError
 
-    def agent(
-        self, role: Role, name: str, client: Any, model: Any, servers: Mapping[str, Any]
-    ) -> Any:
-        """An agent of a kind of its own, called `name` in the ledger; None: the role's usual one.
+    def agent(self, role: Role, name: str, client: Any, model: Any, servers: Servers) -> Any:
+        """An agent of a role, called `name` in the ledger.
 
         Args:
             client: a `CompletionClient`.
-            servers: the profile's (`ServerInstance`), by name.
+            servers: the profile's, by name.
         """
+        return AGENTS[role](name, client, model)
+
+    def batch_client(self, endpoint: EndpointSettings, home: Home, servers: Servers) -> Any:
+        """The client of its batch API; None: it has none."""
         return None
+
+    def agents(
+        self,
+        models: Mapping[Role, RemoteModel | None],
+        prices: dict[str, Price],
+        budget: BudgetSettings | None,
+        home: Home,
+        servers: Servers,
+        name: str | None = None,
+    ) -> Mapping[Role, Any]:
+        """Agents by role; those with the same endpoints share a client.
+
+        Args:
+            prices: model -> its price; required for every model where there is a budget.
+            home: holds the database of batches, and that of the budget.
+            servers: those that endpoints may name.
+            name: what the agents are called by; None: as the backend.
+
+        Raises BackendError where a model of a role, a price of a model, or a key is missing.
+        """
+        known = prices if budget else None
+        checked = {role: self._check(role, model, known) for role, model in models.items()}
+        adapter, seconds = self.adapter(), self.timeout_seconds + _CALL_OVERHEAD_SECONDS
+        path = home.local / SPENDING_FILE
+        home_budget = Budget(path, budget.usd, seconds, budget.alerts) if budget else None
+
+        @cache
+        def client(*endpoints: EndpointSettings) -> CompletionClient:
+            for endpoint in endpoints:
+                endpoint.secret()  # fail before the first call if a key is missing
+            batches = self.batch_client(endpoints[0], home, servers)
+            shared = Endpoints(endpoints, adapter.connect, adapter.close, servers)
+            return CompletionClient(adapter, shared, prices, home_budget, batches)
+
+        def agent(role: Role, model: RemoteModel) -> Any:
+            shared = client(*self.endpoints_of(model))
+            built = self.agent(role, name or self.backend, shared, model, servers)
+            if edit := getattr(model, "edit", None):
+                return GeneratorPair(built, agent(role, self._check(role, edit, known)))
+            return built
+
+        return {role: agent(role, model) for role, model in checked.items()}
+
+    def _check(
+        self, role: Role, model: RemoteModel | None, prices: Mapping[str, Price] | None
+    ) -> RemoteModel:
+        """The model; `prices` None: it needs none."""
+        if model is None:
+            raise BackendError(
+                f"the profile gives the {role} to backend {self.backend}, but "
+                f"`{self.backend}.{role}` is null; name a model there, or another backend under "
+                "`roles`"
+            )
+        if prices is not None and model.model not in prices:
+            raise BackendError(
+                f"the profile has a budget, but no price of {model.model}; add it under `prices` "
+                "(0 where it is free)"
+            )
+        return model
 
 
 class ProviderSettings(ApiSettings):
@@ -118,6 +190,11 @@ class ProviderSettings(ApiSettings):
     planner: AgentModel | None = Field(None, description="The planner")
     critic: AgentModel | None = Field(None, description="The critic")
     scorer: ScorerModel | None = Field(None, description="The scorer")
+
+    def batch_client(self, endpoint: EndpointSettings, home: Home, servers: Servers) -> BatchClient:
+        store, pace = BatchStore(home.local / "batches.sqlite"), self.gather_seconds
+        adapter = self.adapter()
+        return BatchClient(adapter, endpoint, store, pace, self.poll_seconds, servers)
 
     @model_validator(mode="after")
     def _check_roles(self) -> "ProviderSettings":

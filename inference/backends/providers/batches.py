@@ -22,7 +22,6 @@ from warehouse.sqlite_file import SqliteFile
 from ...calls.call_context import pause_timeout
 from ...roles import RetryableError
 from ...servers.instance import ServerInstance
-from .api import ProviderSettings
 from .chat import Adapter, BatchResult, CompletionRequest
 from .endpoints import Endpoints
 from .settings import EndpointSettings
@@ -84,17 +83,23 @@ class _PendingRequests:
 
 
 class BatchClient:
-    """Client of a provider's batch API; waits as long as `settings` say."""
+    """Client of a provider's batch API.
+
+    Args:
+        gather_seconds, poll_seconds: see `ProviderSettings`.
+    """
 
     def __init__(
         self,
         adapter: Adapter,
         endpoint: EndpointSettings,
         store: BatchStore,
-        settings: ProviderSettings,
+        gather_seconds: float,
+        poll_seconds: float,
         servers: Mapping[str, ServerInstance],
     ) -> None:
-        self._adapter, self.store, self._settings = adapter, store, settings
+        self._adapter, self.store = adapter, store
+        self._gather_seconds, self._poll_seconds = gather_seconds, poll_seconds
         self._endpoints = Endpoints([endpoint], adapter.connect, adapter.close, servers)
         self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _PendingRequests]
         self._pending = WeakKeyDictionary()
@@ -126,7 +131,7 @@ class BatchClient:
         if pending.timer:
             pending.timer.cancel()
         loop = asyncio.get_running_loop()
-        pending.timer = loop.call_later(self._settings.gather_seconds, self._submit_all, pending)
+        pending.timer = loop.call_later(self._gather_seconds, self._submit_all, pending)
 
     def _submit_all(self, pending: _PendingRequests) -> None:
         unsubmitted, pending.unsubmitted = pending.unsubmitted, {}
@@ -177,7 +182,7 @@ class BatchClient:
                 poll = partial(self._adapter.results, batch_id=batch_id)
                 if (results := await self._endpoints.call(poll)) is not None:
                     return results
-            await asyncio.sleep(self._settings.poll_seconds)
+            await asyncio.sleep(self._poll_seconds)
 
 
 def _split_into_batches(
