@@ -55,8 +55,7 @@ class BackendSettings(ConfigModel):
     def build(self, roles: Sequence[Role], backends: Backends, home: Home) -> Mapping[Any, Any]:
         """The agents of some roles, one of each; heavy libraries are imported here.
 
-        Raises:
-            FoundryError: something that the section names is missing, or a setting is.
+        Raises `FoundryError`: something that the section names is missing, or a setting is.
         """
         raise NotImplementedError
 

@@ -206,8 +206,7 @@ class BackendsBase(ConfigModel):
     def servers_of(self, role: Role, backends: Collection[str] = ()) -> set[str]:
         """Names of the servers that calls of a role need.
 
-        Args:
-            backends: that play the role; none: those of `roles`.
+        `backends`: that play the role; none: those of `roles`.
         """
         playing = backends or [name for name, roles in self.bound.items() if role in roles]
         return {
@@ -246,8 +245,7 @@ class BackendsBase(ConfigModel):
     def first_failure(self, names: Mapping[str, str], timeout_seconds: float) -> str | None:
         """Why agents cannot answer now, in one line; None: each has an endpoint that answers.
 
-        Args:
-            names: role -> agent, as `qualified_name` writes it; one in this process always answers.
+        `names`: role -> agent, as `qualified_name` writes it; one in this process always answers.
         """
 
         @cache  # roles share endpoints

@@ -37,8 +37,7 @@ _UV_OPTIONS = ("--no-config", "--index-strategy", "unsafe-best-match")
 def install(folder: Path, pins: Path, log: Path, announce: Callable[[str], object]) -> str:
     """Make a virtual environment with exactly the pinned packages; returns the installer's name.
 
-    Raises:
-        FoundryError: both failed; names the log.
+    Raises `FoundryError`: both failed; names the log.
     """
     log.unlink(missing_ok=True)
     uv, python = _find_uv(), str(folder / "bin" / "python")
@@ -64,11 +63,8 @@ def install_extra(python: Path, pins: Path, installer: str, log: Path) -> None:
     """Add pinned packages to an environment, one after the other: each is built, if it has no
     wheel, with what is installed by then.
 
-    Args:
-        installer: that made the environment: `uv` or `pip`.
-
-    Raises:
-        FoundryError: one cannot be installed; names the log.
+    `installer`: that made the environment: `uv` or `pip`. Raises `FoundryError`: one cannot be
+    installed; names the log.
     """
     from schemas import FoundryError
 

@@ -40,9 +40,8 @@ def claimed_gpus(
 ) -> Iterator[None]:
     """Hold a share (0 to 1) of the memory of GPUs; waits until it is free.
 
-    Args:
-        holder: who claims it, for those who wait.
-        waiting: called about twice a second with who holds it; what it raises ends the wait.
+    `holder`: who claims it, for those who wait. `waiting`: called about twice a second with who
+    holds it; what it raises ends the wait.
     """
     count = ceil(share * _PARTS - _TOLERANCE)
     with ExitStack() as stack:

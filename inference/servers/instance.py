@@ -47,11 +47,7 @@ _uses: dict[Path, Held] = {}
 
 @dataclass(frozen=True)
 class Lease:
-    """A server that is ready, and is not stopped before `release`.
-
-    Args:
-        key: its API key.
-    """
+    """A server that is ready, and is not stopped before `release`. `key`: its API key."""
 
     url: str
     key: str = field(repr=False)
@@ -75,11 +71,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class ServerInstance:
-    """A server as a profile describes it, with one model, in a home.
-
-    Args:
-        path: its folder.
-    """
+    """A server as a profile describes it, with one model, in a home. `path`: its folder."""
 
     path: Path
     spec: ServerSpec

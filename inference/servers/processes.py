@@ -51,11 +51,8 @@ def supervised_driver(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The driver's process, in the folder of its job file; leaving the context ends all of it.
 
-    What an earlier attempt at the same job left running is ended first.
-
-    Args:
-        grace: seconds between TERM and KILL.
-        leash: it ends when this process does, however that dies.
+    What an earlier attempt at the same job left running is ended first. `grace`: seconds between
+    TERM and KILL. `leash`: it ends when this process does, however that dies.
     """
     folder = file.parent
     variables = {**variables, JOB_MARK: str(folder), **({PARENT_PIPE: "1"} if leash else {})}
@@ -148,8 +145,7 @@ def program_of_driver(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A driver's program, whose output is appended to a log; leaving the context ends all of it.
 
-    Args:
-        variables: added to this process's own.
+    `variables`: added to this process's own.
     """
     mark = uuid.uuid4().hex
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -198,8 +194,7 @@ def exit_on_signal(number: int, _frame: FrameType | None) -> None:
 def exit_reason(code: int, log: Path, remedy: str = _REMEDY) -> str:
     """One line about a process that ended with a code, from the code and the end of its log.
 
-    Args:
-        remedy: what to do where memory was short.
+    `remedy`: what to do where memory was short.
     """
     tail = log_tail(log, _TAIL_BYTES)
     if _OUT_OF_MEMORY.search(tail):

@@ -21,8 +21,7 @@ _AGENT_SECONDS = 60.0  # until a new node has one, on a busy machine
 def job_client(address: str) -> "JobSubmissionClient":
     """A client of Ray's job server.
 
-    Raises:
-        FoundryError: there is none at the address, it rejects us, or Ray is not installed.
+    Raises `FoundryError`: there is none at the address, it rejects us, or Ray is not installed.
     """
     try:
         from ray.exceptions import AuthenticationError
@@ -46,8 +45,7 @@ def job_client(address: str) -> "JobSubmissionClient":
 def submit_job(client: "JobSubmissionClient", **job: Any) -> None:
     """Submit a job; a cluster whose nodes still start their agents is asked again for a minute.
 
-    Raises:
-        RuntimeError: Ray does not take it.
+    Raises `RuntimeError`: Ray does not take it.
     """
     deadline = time.monotonic() + _AGENT_SECONDS
     while True:
@@ -63,8 +61,7 @@ def submit_job(client: "JobSubmissionClient", **job: Any) -> None:
 def reachable_host(peer: str = _ELSEWHERE) -> str:
     """The address of this machine on the way to `peer`, a host or address; nothing is sent.
 
-    Raises:
-        FoundryError: there is no way to it.
+    Raises `FoundryError`: there is no way to it.
     """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

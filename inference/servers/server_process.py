@@ -83,9 +83,8 @@ class ServerCommand:
 class RunningServer:
     """A running server.
 
-    Args:
-        log: where it writes.
-        process: the driver, which ends with the server, and the server with it.
+    `log`: where it writes. `process`: the driver, which ends with the server, and the server with
+    it.
     """
 
     command: ServerCommand
@@ -116,12 +115,8 @@ def run_server(
 ) -> Iterator[RunningServer]:
     """A server that is ready; leaving the context ends it.
 
-    Args:
-        folder: absolute; its log is written there.
-        starting: called with the newest line of its log until it is ready; what it raises ends it.
-
-    Raises:
-        ServerFailedError: the server ended.
+    `folder`: absolute; its log is written there. `starting`: called with the newest line of its log
+    until it is ready; what it raises ends it. Raises `ServerFailedError`: the server ended.
     """
     job, log = folder / _COMMAND, folder / DRIVER_LOG
     content = {"command": list(command.command), "variables": dict(command.variables)}

@@ -181,8 +181,7 @@ Server = Annotated[AgentServer | ImageServer | CommandServer, Field(discriminato
 def misfit(server: Server, backend: str, kinds: Sequence[str], model: str) -> str | None:
     """Why a server cannot serve a backend's model, and what to change; None: it can.
 
-    Args:
-        kinds: of servers that can.
+    `kinds`: of servers that can.
     """
     if server.kind not in kinds:
         wanted = " or ".join(kinds) or "none: give it a URL or a key"

@@ -147,9 +147,7 @@ class Supervisor:
 def server_command(spec: ServerSpec, host: str, devices: Mapping[str, str]) -> ServerCommand:
     """The program that serves; FoundryError: no such model, or no environment for it.
 
-    Args:
-        host: address on which it listens.
-        devices: variables that tell it which GPUs are its own.
+    `host`: address on which it listens. `devices`: variables that tell it which GPUs are its own.
     """
     settings = spec.settings
     port = settings.port or free_port(host)

@@ -97,11 +97,8 @@ class ServableAgent:
 def find_model(reference: str, home: Home, version: str | None = None) -> ServableAgent:
     """The model of a name that `interleave checkpoints` lists, of a folder, or of an id.
 
-    Args:
-        version: of a name; None: the promoted one, or else the newest. Of an id: its revision.
-
-    Raises:
-        CheckpointError: there is none, or its folder is incomplete.
+    `version`: of a name; None: the promoted one, or else the newest. Of an id: its revision. Raises
+    `CheckpointError`: there is none, or its folder is incomplete.
     """
     known = {row.name for row in checkpoint_rows(home)}
     if reference in known:

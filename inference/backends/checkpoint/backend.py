@@ -115,8 +115,7 @@ class CheckpointBackend(BackendSettings):
 class CheckpointModel(BatchedModel):
     """The model in a checkpoint's folder; a process caches the weights of the last two.
 
-    Raises:
-        CheckpointError: the folder is no checkpoint; for a query: transformers cannot load it.
+    Raises `CheckpointError`: the folder is no checkpoint; for a query: transformers cannot load it.
     """
 
     def __init__(self, folder: Path, settings: CheckpointBackend | None = None) -> None:
@@ -144,11 +143,8 @@ def _load(folder: Path, identity: str, device: str, pixels: tuple[int, int, int]
 class CheckpointAgent:
     """A role that a checkpoint plays.
 
-    Args:
-        answers: how it writes them; other than usual, its name says so.
-
-    Raises:
-        CheckpointError: it was not trained for the role.
+    `answers`: how it writes them; other than usual, its name says so. Raises `CheckpointError`: it
+    was not trained for the role.
     """
 
     backend = "checkpoint"
@@ -182,11 +178,8 @@ class CheckpointAgent:
     ) -> _Answer:
         """What is parsed from the answer; an unreadable one is asked for once more, and sampled.
 
-        Args:
-            draw: another number seeds sampled answers otherwise.
-
-        Raises:
-            UnusableAnswerError: of `parse_second`, or the question is too long.
+        `draw`: another number seeds sampled answers otherwise. Raises `UnusableAnswerError`: of
+        `parse_second`, or the question is too long.
         """
         asked = (text, *(image.sha256 for image in images), *([draw] if draw else []))
         seed = int(stable_hash(*asked)[:8], 16)
@@ -234,8 +227,7 @@ def served_agent(
 ) -> Any:
     """An agent at the server of a profile that has its role, which the first call starts.
 
-    Raises:
-        CheckpointError: there is no such checkpoint, or it was not trained for the role.
+    Raises `CheckpointError`: there is no such checkpoint, or it was not trained for the role.
     """
     name = backends.trained_server(role)
     server: AgentServer = backends.servers[name]

@@ -120,11 +120,8 @@ class Manifest(BaseModel, frozen=True):
 def read_manifest(folder: Path, foreign_prompts: Mapping[PromptName, str] = _NONE) -> Manifest:
     """The manifest in a checkpoint's folder; of a model without one, what the authors' have.
 
-    Args:
-        foreign_prompts: agent prompts of a model without manifest.
-
-    Raises:
-        CheckpointError: there is no such folder, no valid manifest in it, or no such prompts.
+    `foreign_prompts`: agent prompts of a model without manifest. Raises `CheckpointError`: there is
+    no such folder, no valid manifest in it, or no such prompts.
     """
     if not folder.is_dir():
         raise CheckpointError(f"no such checkpoint folder: {folder}")
@@ -196,8 +193,7 @@ def checkpoint_folder(name: str, version: str, home: Home, area: str = "checkpoi
 def usable_folder(name: str, version: str, home: Home) -> Path:
     """The folder of a registered version.
 
-    Raises:
-        CheckpointError: there is no such version, or its folder is incomplete.
+    Raises `CheckpointError`: there is no such version, or its folder is incomplete.
     """
     find_checkpoint(name, version, home)
     if not is_complete_folder(folder := checkpoint_folder(name, version, home)):

@@ -91,8 +91,7 @@ class DiffusersSettings(SamplingParams, BackendSettings):
 class DiffusersGenerator:
     """Loads the weights for the first image; see `Generator` in `inference/roles.py`.
 
-    Raises:
-        BackendError: the settings name no model for diffusers, or it is not installed.
+    Raises `BackendError`: the settings name no model for diffusers, or it is not installed.
     """
 
     backend = "diffusers"

@@ -149,10 +149,8 @@ class ImageExceedsMemory(BackendError):  # noqa: N818 - reads better
 class PipelineRunner:
     """Generates images with one pipeline, from any thread; a process caches the last weights.
 
-    `batch`: the most images at once; lowered when memory does not suffice.
-
-    Raises:
-        BackendError: the weights are unavailable, or cannot be loaded.
+    `batch`: the most images at once; lowered when memory does not suffice. Raises `BackendError`:
+    the weights are unavailable, or cannot be loaded.
     """
 
     def __init__(self, selected: SelectedModel, device: str, batch: int) -> None:

@@ -152,8 +152,7 @@ class Registry(ConfigModel):
 def load_registry(extra: Path | None = None) -> Registry:
     """The project's generators, and those of another file, which take precedence.
 
-    Raises:
-        DocumentError: the file cannot be read, or is invalid.
+    Raises `DocumentError`: the file cannot be read, or is invalid.
     """
     models = load_document(REGISTRY_FILE, Registry).models
     if extra is not None:

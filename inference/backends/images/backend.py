@@ -114,9 +114,7 @@ def _decode(encoded: str) -> EncodedImage:
 class ImagesGenerator(RemoteGenerator):
     """Servers tell their limits, and what kind of server they are, where they can be asked.
 
-    Args:
-        endpoints: that its calls go to.
-        servers: those of the profile.
+    `endpoints`: that its calls go to. `servers`: those of the profile.
     """
 
     def __init__(

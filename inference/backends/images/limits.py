@@ -97,9 +97,7 @@ _locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 def model_card(url: str, key: str | None, model: str) -> ModelCard | None:
     """What a server says of a model; None: nothing. It may wait for seconds: not in event loops.
 
-    Args:
-        url: base URL of the API, such as http://127.0.0.1:8010/v1
-        key: the key itself.
+    `url`: base URL of the API, such as http://127.0.0.1:8010/v1. `key`: the key itself.
     """
     url = url.rstrip("/")
     with _locks[url]:
@@ -169,9 +167,8 @@ def find_limits(
 ) -> KnownLimits:
     """Limits of a model; its servers are asked where they can be, so not in event loops.
 
-    Args:
-        servers: the profile's, which endpoints may name; those are started by the first call, so
-            that they are not asked: what they serve is known.
+    `servers`: the profile's, which endpoints may name; those are started by the first call, so that
+    they are not asked: what they serve is known.
     """
     cards, told = [], []
     for endpoint in endpoints:

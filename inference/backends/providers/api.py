@@ -110,9 +110,7 @@ class ApiSettings(BackendSettings):
     def agent(self, role: Role, name: str, client: Any, model: Any, servers: Servers) -> Any:
         """An agent of a role, called `name` in the ledger.
 
-        Args:
-            client: a `CompletionClient`.
-            servers: the profile's, by name.
+        `client`: a `CompletionClient`. `servers`: the profile's, by name.
         """
         return AGENTS[role](name, client, model)
 

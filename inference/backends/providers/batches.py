@@ -83,11 +83,7 @@ class _PendingRequests:
 
 
 class BatchClient:
-    """Client of a provider's batch API.
-
-    Args:
-        gather_seconds, poll_seconds: see `ProviderSettings`.
-    """
+    """Client of a provider's batch API. `gather_seconds, poll_seconds`: see `ProviderSettings`."""
 
     def __init__(
         self,

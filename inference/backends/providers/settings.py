@@ -48,8 +48,7 @@ class EndpointSettings(ConfigModel):
     def secret(self) -> str | None:
         """The key itself; None where none is needed.
 
-        Raises:
-            BackendError: the environment variable is not set.
+        Raises `BackendError`: the environment variable is not set.
         """
         if self.key is None:
             return None
