@@ -25,6 +25,7 @@ from ...servers.settings import AgentServer, ServerSpec
 from ..backend import Backends, BackendSettings, Finding, register
 from ..model_files import BatchTokens, device_and_dtype
 from ..openai.backend import OpenAISettings
+from ..providers.agents import before_and_after
 from ..providers.settings import AgentModel, EndpointSettings
 from .constrained import FORM_TOKENS
 from .encoding import AgentQuery, Decoding, PromptLayout, resize_to_pixels
@@ -212,7 +213,7 @@ class CheckpointCritic(CheckpointAgent):
     ) -> Verdict:
         rewritten = prompt or (instruction if self._repeats_first_prompt else "")
         text = critic_prompt(instruction, rewritten, self._prompts["critic"]).text
-        images = (before or EncodedImage.white(after.image.size), after)
+        images = before_and_after(before, after)
         return await self._ask(text, images, read_verdict, parse_verdict)
 
 
