@@ -43,9 +43,6 @@ class DiffusersSettings(SamplingParams, BackendSettings):
         "flux2-klein-9b",
         description="A name that `interleave generator list` shows, or the folder of a pipeline",
     )
-    revision: str | None = Field(
-        None, description="Another commit, tag or branch of it; null: the registry's"
-    )
     registry: Path | None = Field(None, description="A YAML file with more models; null: none")
     device: Device = "auto"
     dtype: DType = "auto"
@@ -149,8 +146,6 @@ def select_model(settings: DiffusersSettings) -> SelectedModel:
             f"{name} is not for backend diffusers but for {model.backend}: "
             f"{model.note or f'give the generator to {model.backend} under `roles`'}"
         )
-    if settings.revision is not None:
-        model = model.model_copy(update={"revision": settings.revision})
     params = settings.over(model.defaults)
     return SelectedModel(name, model, params, settings.dtype, settings.offload)
 

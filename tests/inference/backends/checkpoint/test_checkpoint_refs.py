@@ -118,18 +118,10 @@ def test_a_model_at_hugging_face_is_an_agent_with_prompts_of_its_own(home, hub_c
     assert critic("owner/agent").model != first.model, "journals do not mix their answers"
 
 
-async def test_a_model_that_was_not_trained_here_answers(hub_cache):
-    settings = CheckpointBackend(agent_prompts=PROMPTS, device="cpu")
-    model = CheckpointModel(hub_cache, settings)
-    assert model.manifest.many_images_max_pixels == 384 * 384
-    white = EncodedImage.white((96, 96))
-    assert await CheckpointCritic(model).judge(white, white, "Draw a cat.", "") == ACCEPTED
-
-
-async def test_a_model_that_was_not_trained_here_gets_the_first_prompt_twice(
+async def test_a_model_that_was_not_trained_here_answers_and_gets_the_first_prompt_twice(
     hub_cache, overfitted, monkeypatch
 ):
-    async def question(folder):
+    async def judged(folder):
         model = CheckpointModel(folder, CheckpointBackend(agent_prompts=PROMPTS, device="cpu"))
         complete, queries = model.complete, []
 
@@ -139,12 +131,14 @@ async def test_a_model_that_was_not_trained_here_gets_the_first_prompt_twice(
 
         monkeypatch.setattr(model, "complete", recorded)
         white = EncodedImage.white((96, 96))
-        await CheckpointCritic(model).judge(white, white, "Draw a cat.", "")
-        return queries[0].text
+        assert await CheckpointCritic(model).judge(white, white, "Draw a cat.", "") == ACCEPTED
+        return model.manifest, queries[0].text
 
     name = PROMPTS["critic"]
-    assert await question(hub_cache) == critic_prompt("Draw a cat.", "Draw a cat.", name).text
-    assert await question(overfitted) == critic_prompt("Draw a cat.", "", name).text
+    manifest, question = await judged(hub_cache)
+    assert manifest.many_images_max_pixels == 384 * 384
+    assert question == critic_prompt("Draw a cat.", "Draw a cat.", name).text
+    assert (await judged(overfitted))[1] == critic_prompt("Draw a cat.", "", name).text
 
 
 def test_a_model_that_was_not_trained_here_decodes_as_its_makers_say(hub_cache):

@@ -6,7 +6,11 @@ import pytest
 
 from inference.backends.checkpoint.backend import CheckpointModel
 from inference.backends.checkpoint.decoding import Sampling, SeededSampler, decode
-from tests.inference.backends.checkpoint.tiny_agents import critic_query, planner_query
+from tests.inference.backends.checkpoint.tiny_agents import (
+    critic_query,
+    greedy_tokens,
+    planner_query,
+)
 from tests.inference.scripted_world import tiny_image
 
 NEW = 24
@@ -36,16 +40,7 @@ def decode_all(loaded, queries, limits=None, **options):
 
 
 def generate(loaded, query):
-    """Greedy search of transformers, for one query and without padding."""
-    import torch
-    from transformers import GenerationConfig
-
-    inputs = inputs_of(loaded, [query])
-    greedy = GenerationConfig(max_new_tokens=NEW, do_sample=False, eos_token_id=None)
-    loaded.model.model.rope_deltas = None
-    with torch.inference_mode():
-        output = loaded.model.generate(**inputs, generation_config=greedy)
-    tokens = output[0, inputs["input_ids"].shape[1] :].tolist()
+    tokens = greedy_tokens(loaded, query, NEW)
     ends = [place for place, token in enumerate(tokens) if token in loaded.stops]
     return tokens[: ends[0] + 1] if ends else tokens
 

@@ -8,7 +8,7 @@ from inference.agent_prompts.templates import critic_prompt, planner_prompt
 from inference.backends.checkpoint.backend import CheckpointModel
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest
-from inference.backends.checkpoint.model import BatchedModel
+from inference.backends.checkpoint.model import BatchedModel, LoadedModel
 from inference.backends.checkpoint.promotions import record
 from inference.backends.providers.chat import CompletionRequest
 from inference.backends.providers.structured import CompletionResult
@@ -83,6 +83,19 @@ def planner_query(request: str, limit: int = 60) -> AgentQuery:
 def texts_of(model: BatchedModel, queries: list[AgentQuery]) -> list[str]:
     """The texts of all answers, in order."""
     return [completion.text for completion in model.attempt(queries)]
+
+
+def greedy_tokens(loaded: LoadedModel, query: AgentQuery, new: int) -> list[int]:
+    """So many tokens of transformers' own greedy search, for one query and without padding."""
+    import torch
+    from transformers import GenerationConfig
+
+    inputs = loaded.encoder.pad([loaded.encoder.encode(query)], "cpu")
+    greedy = GenerationConfig(max_new_tokens=new, do_sample=False, eos_token_id=None)
+    loaded.model.model.rope_deltas = None
+    with torch.inference_mode():
+        output = loaded.model.generate(**inputs, generation_config=greedy)
+    return list(output[0, inputs["input_ids"].shape[1] :].tolist())
 
 
 def fixed_answers() -> list[Sample]:

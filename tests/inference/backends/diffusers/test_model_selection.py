@@ -18,14 +18,11 @@ def pipeline_folder(folder, kind="Flux2KleinPipeline"):
     return folder
 
 
-def test_a_name_of_the_registry_and_another_revision():
+def test_a_name_of_the_registry():
     selected = select(model="qwen-image", steps=20)
     assert selected.identity.startswith("qwen-image@75e0b4be04f6-")
     assert (selected.params.steps, selected.params.guidance) == (20, 4.0)
     assert selected.params.pixels == (1024, 1024)
-    selected = select(model="qwen-image", revision="refs/pr/1")
-    assert selected.model.revision == "refs/pr/1"
-    assert selected.identity.startswith("qwen-image@refs/pr/1-")
 
 
 def test_a_folder_has_the_abilities_of_its_class(tmp_path):
@@ -44,7 +41,6 @@ def test_the_identity_depends_on_what_images_depend_on():
         {"negative_prompt": "fog"},
         {"size": "512x512"},
         {"dtype": "float16"},
-        {"revision": "main"},
         {"model": "qwen-image-lightning"},
     )
     assert len({select(**default | change).identity for change in changes}) == len(changes)

@@ -1,6 +1,7 @@
 """Real files of transformers and peft: all weights of an adapter are merged, or loading fails."""
 
 import json
+import shutil
 
 import pytest
 
@@ -9,7 +10,7 @@ from inference.backends.checkpoint.model import BatchedModel
 from inference.backends.editscore.backend import load
 from inference.roles import BackendError
 from tests.helpers.tiny_editscore import settings, tiny_adapter, tiny_model
-from tests.inference.backends.checkpoint.tiny_agents import texts_of
+from tests.inference.backends.checkpoint.tiny_agents import greedy_tokens, texts_of
 from tests.inference.scripted_world import tiny_image
 
 QUERY = AgentQuery("<image><image>Is it done?", (tiny_image(1), tiny_image(2)))
@@ -78,28 +79,14 @@ def test_batches_on_qwen2_5_vl_are_as_single_queries(qwen2_5):
     model = BatchedModel(lambda: loaded, batch=32, batch_tokens=131_072, gather_seconds=0)
     texts = texts_of(model, queries)
     assert texts == [texts_of(model, [query])[0] for query in queries]
-    assert texts[0] == generate(loaded, queries[0])
-
-
-def generate(loaded, query):
-    """The answer of transformers' own greedy search."""
-    import torch
-    from transformers import GenerationConfig
-
-    inputs = loaded.encoder.pad([loaded.encoder.encode(query)], "cpu")
-    greedy = GenerationConfig(max_new_tokens=query.max_new_tokens, do_sample=False)
-    greedy.eos_token_id = loaded.stops
-    loaded.model.model.rope_deltas = None
-    with torch.inference_mode():
-        output = loaded.model.generate(**inputs, generation_config=greedy)
-    return loaded.encoder.decode(output[0, inputs["input_ids"].shape[1] :].tolist())
+    tokens = greedy_tokens(loaded, queries[0], 10)
+    ends = [place for place, token in enumerate(tokens) if token in loaded.stops] or [10]
+    assert texts[0] == loaded.encoder.decode(tokens[: ends[0]])
 
 
 @pytest.fixture(scope="module")
 def qwen2_5(model, tmp_path_factory):
     """A tiny Qwen2.5-VL with random weights."""
-    import shutil
-
     import torch
     from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 

@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.editscore.backend import EditScoreScorer, EditScoreSettings, mean_ratings
 from inference.backends.providers.structured import CompletionResult
 from inference.roles import BackendError, Score, Scorer, UnusableAnswerError
@@ -13,7 +12,7 @@ from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard, score_shard
 from schemas import BadImageError
 from tests.helpers.tiny_editscore import settings
-from tests.inference.scripted_world import SHARD, plan_rows_for, prompt_row, roles, tiny_image
+from tests.inference.scripted_world import SHARD, plan_rows_for, prompt_row, roles
 from warehouse import EncodedImage
 
 # Ratings of 20, 15, 25 and 10 out of 25.
@@ -48,24 +47,6 @@ async def test_a_broken_image_does_not_affect_others(scorer):
     )
     assert good == GRADES
     assert isinstance(bad, BadImageError)
-
-
-async def test_answers_do_not_depend_on_the_batch(model):
-    """Samples of random weights: any difference in a batch would show."""
-    options = {"max_new_tokens": 12, "temperature": 2.0}
-    queries = [
-        AgentQuery("a cat " * n + "<image>" * n, (tiny_image(n),) * n, 12, seed)
-        for n in (1, 2)
-        for seed in (42, 43, 44)
-    ]
-    small, large = (
-        EditScoreScorer(settings(model, **batch, **options))._batched
-        for batch in ({"batch": 1}, {})
-    )
-    one, many, again = small.attempt(queries), large.attempt(queries), large.attempt(queries[::-1])
-    assert [answer.text for answer in many] == [answer.text for answer in one]
-    assert [answer.text for answer in again] == [answer.text for answer in one][::-1]
-    assert len({answer.text for answer in one}) == len(queries)  # every seed gives another one
 
 
 async def test_a_shard_is_scored_and_accounted_for(scorer, home):

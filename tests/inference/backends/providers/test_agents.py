@@ -84,33 +84,28 @@ def part_kinds(body, backend):
     return ["text" if "text" in part else "image" for part in body["contents"][-1]["parts"]]
 
 
-def test_an_image_is_generated_and_edited():
+def test_images_are_drawn_from_all_that_are_sent_reduced_where_the_profile_says_so():
+    edit = "Add a blue bird at the top left. Keep everything else unchanged."
+    whites = [EncodedImage.white((side, 16)) for side in (16, 24)]
+
     async def draw(roles):
         first = await roles.generator.generate(GOAL, (), 1)
-        edit = "Add a blue bird at the top left. Keep everything else unchanged."
-        return first, await roles.generator.generate(edit, (first,), 2)
+        return first, await roles.generator.generate(edit, (*whites, first), 2)
 
     with provider() as server:
         first, second = asyncio.run(draw(build_roles(server, "gemini")))
-        config = server.bodies[1]["generationConfig"]
-    assert first.image.size == second.image.size
-    assert first != second
-    assert config["responseModalities"] == ["IMAGE"]
-    assert config["seed"] == 2
-
-
-def test_all_images_are_sent_in_order_and_reduced_where_the_profile_says_so():
-    images = [EncodedImage.white((side, 16)) for side in (16, 24, 32)]
-    with provider() as server:
-        asyncio.run(build_roles(server, "gemini").generator.generate(GOAL, images, 1))
-        texts, received = gemini_parts(server.bodies[0]["contents"])
-        assert [image.sha256 for image in received] == [image.sha256 for image in images]
-        assert texts == [GOAL]
+        body = server.bodies[1]
         reduced = {"generator": {"model": "banana", "longest_side": 32}}
         roles = provider_roles(server, "gemini", Home("memory://providers"), reduced)
         asyncio.run(roles.generator.generate(GOAL, [EncodedImage.white((64, 32))], 1))
-        _, (received,) = gemini_parts(server.bodies[1]["contents"])
-        assert received.image.size == (32, 16)
+        _, (small,) = gemini_parts(server.bodies[2]["contents"])
+    assert first.image.size == second.image.size and first != second
+    texts, received = gemini_parts(body["contents"])
+    assert [image.sha256 for image in received] == [each.sha256 for each in (*whites, first)]
+    assert texts == [edit]
+    config = body["generationConfig"]
+    assert (config["responseModalities"], config["seed"]) == (["IMAGE"], 2)
+    assert small.image.size == (32, 16)
 
 
 def test_an_unreadable_answer_is_requested_once_more(backend):

@@ -27,7 +27,7 @@ def parts_of(body, backend):
     return openai_parts(body["messages"]) if backend == "openai" else gemini_parts(body["contents"])
 
 
-def test_semantics_sees_both_pictures_and_quality_the_new_one_alone(backend):
+def test_semantics_sees_both_pictures_and_quality_the_new_one_unless_one_call_sees_all(backend):
     with provider() as server:
         scorer = build_scorer(server, backend)
         assert isinstance(scorer, TwoCallScorer), "the default"
@@ -40,14 +40,10 @@ def test_semantics_sees_both_pictures_and_quality_the_new_one_alone(backend):
     assert GOAL in "".join(texts) and GOAL not in "".join(alone)
     assert sum("over_edit" in schema and "artifacts" in schema for schema in schemas) == 0
     assert score.edit_success < 5 and score.quality == 8
-
-
-def test_one_call_is_an_option(backend):
     with provider() as server:
         scorer = build_scorer(server, backend, calls="one")
         asyncio.run(scorer.score(BEFORE, AFTER, GOAL))
-        assert len(server.bodies) == 1
-    assert score_calls(scorer) == "one"
+        assert len(server.bodies) == 1 and score_calls(scorer) == "one"
 
 
 def test_an_unreadable_half_is_asked_again_by_itself(backend):
