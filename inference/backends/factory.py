@@ -249,23 +249,21 @@ class BackendsBase(ConfigModel):
         """
 
         @cache  # roles share endpoints
-        def problem(backend: str, endpoint: EndpointSettings) -> str | None:
+        def problem(section: ApiSettings, endpoint: EndpointSettings) -> str | None:
             try:
                 key = endpoint.secret()
             except FoundryError as error:
                 return str(error)
-            health = self.apis[backend].health(endpoint, key, timeout_seconds)
+            health = section.health(endpoint, key, timeout_seconds)
             return health.problem and f"{health.url}: {health.problem}"
 
         for role, name in names.items():
-            backend = name.partition("/")[0]
-            if settings := self.apis.get(backend):
-                first = getattr(settings, role, None)
-                edit = getattr(first, "edit", None)
-                for model in (first, edit) if edit else (first,):
+            section = self.apis.get(name.partition("/")[0])
+            for _, played, model in section.models() if section else ():
+                if section and played == role:
+                    endpoints = section.endpoints_of(model)
                     # A server of ours is started by the first call.
-                    endpoints = settings.endpoints_of(model)
-                    problems = [None if one.server else problem(backend, one) for one in endpoints]
+                    problems = [None if one.server else problem(section, one) for one in endpoints]
                     if all(problems):
                         return f"{role}: {problems[0]}"
         return None
