@@ -1,11 +1,9 @@
 """The generator as a profile builds it, alone and in the loop, with tiny pipelines."""
 
-import asyncio
-
 import pytest
 
 from inference.backends.factory import Backends
-from inference.roles import BackendError, Generator, UnusableAnswerError
+from inference.roles import BackendError, Generator
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard
 from tests.inference.backends.diffusers.conftest import shrink_megapixels
@@ -34,15 +32,6 @@ async def test_an_image_is_generated_and_edited(kontext):
     assert first.image.size == second.image.size == (64, 64)
     assert first != second
     assert kontext.backend == "diffusers" and kontext.model.startswith("tiny@")
-
-
-async def test_many_at_once_and_one_that_fails(kontext):
-    prompts = ["a cat", "a dog", "half a \ud83d", "a cat"]
-    calls = (kontext.generate(prompt, (), 1) for prompt in prompts)
-    cat, dog, bad, again = await asyncio.gather(*calls, return_exceptions=True)
-    assert isinstance(bad, UnusableAnswerError)
-    assert isinstance(cat, EncodedImage) and cat != dog
-    assert again.image.size == cat.image.size
 
 
 async def test_a_model_that_only_edits_starts_from_a_white_canvas(pipelines, home, monkeypatch):

@@ -37,15 +37,6 @@ def plan(roles):
     return asyncio.run(call()), usage
 
 
-def test_planner_returns_a_plan(backend):
-    with provider() as server:
-        answer, usage = plan(build_roles(server, backend))
-    assert [step.step_number for step in answer.steps] == list(range(1, len(answer.steps) + 1))
-    assert any("flower" in step.prompt for step in answer.steps)
-    assert answer.reasoning
-    assert (usage.input_tokens, usage.output_tokens, usage.retries) == (1000, 100, 0)
-
-
 def test_a_role_can_have_its_own_endpoint():
     """Two servers, one for each of two roles of one backend."""
     with provider() as first, provider() as second:
@@ -115,8 +106,8 @@ def test_an_unreadable_answer_is_requested_once_more(backend):
             server.scripts = ["garble"]
             answer, usage = plan(build_roles(server, backend, agent={"form": form}))
             first, second = server.bodies
-        assert answer.steps
-        assert (usage.retries, usage.input_tokens) == (1, 2000)
+        assert any("flower" in step.prompt for step in answer.steps) and answer.reasoning
+        assert (usage.retries, usage.input_tokens, usage.output_tokens) == (1, 2000, 200)
         assert correction not in str(first) and correction in str(second)
         assert ("schema" in str(first).lower()) and (form == "schema") == is_schema_enforced(first)
 

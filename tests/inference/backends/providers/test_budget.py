@@ -44,14 +44,6 @@ def test_the_actual_cost_is_recorded_and_a_failed_call_costs_nothing(path):
     asyncio.run(spend(budget, 0.8, 0.8))
 
 
-def test_a_call_that_might_exceed_the_budget_stops_until_it_is_raised(path):
-    asyncio.run(spend(Budget(path, 1.0, 60), 0.8, 0.8))
-    with pytest.raises(BackendError, match=r"budget of 1 USD is used up: 0.8 USD are spent"):
-        asyncio.run(spend(Budget(path, 1.0, 60), 0.3, 0.1))
-    asyncio.run(spend(Budget(path, 2.0, 60), 0.3, 0.1))
-    assert spent(path) == pytest.approx(0.9)
-
-
 def test_calls_wait_for_reservations_of_others(path):
     budget = Budget(path, 1.0, 60)
 
