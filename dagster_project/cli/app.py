@@ -1,33 +1,20 @@
-"""The `interleave` command. Each command is a file beside this one; what is slow to import is
-imported when the command runs."""
+"""The `interleave` command. Commands of one theme are a file beside this one; what is slow to
+import is imported when the command runs."""
 
 import typer
 
 # Absolute: a worker process of `serve` imports this file as a script.
 from dagster_project.cli import (
-    agents,
-    agreement,
+    benchmarks,
     checkpoints,
-    costs,
     doctor,
-    evaluate,
     generate,
-    generators,
-    hub,
     imports,
-    improve,
-    prompts,
-    rehearse,
-    replay,
-    report,
     reviews,
     run,
-    serve,
-    servers,
+    serving,
     sql,
     storage,
-    ui,
-    verify,
 )
 from schemas import FoundryError
 
@@ -39,34 +26,34 @@ app = typer.Typer(
 )
 for command in (
     run.run,
-    improve.improve,
+    run.improve,
     generate.generate,
-    evaluate.evaluate,
-    report.report,
-    agreement.agreement,
-    replay.replay,
+    benchmarks.evaluate,
+    benchmarks.report,
+    benchmarks.agreement,
+    reviews.replay,
     reviews.reviews,
     sql.sql,
-    costs.costs,
-    ui.ui,
-    serve.serve,
-    servers.servers,
-    rehearse.rehearse,
+    sql.costs,
+    serving.ui,
+    serving.serve,
+    serving.servers,
+    doctor.rehearse,
     doctor.doctor,
-    verify.verify,
+    storage.verify,
     checkpoints.checkpoints,
     checkpoints.promote,
     checkpoints.rollback,
     storage.compact,
     storage.gc,
-    hub.push,
-    hub.pull,
+    checkpoints.push,
+    checkpoints.pull,
 ):
     app.command()(command)
-app.add_typer(generators.app, name="generator")
-app.add_typer(agents.app, name="agents")
-app.add_typer(prompts.app, name="prompts")
-app.add_typer(imports.app, name="import")
+app.add_typer(serving.generators_app, name="generator")
+app.add_typer(serving.agents_app, name="agents")
+app.add_typer(imports.prompts_app, name="prompts")
+app.add_typer(imports.imports_app, name="import")
 
 
 def main() -> None:

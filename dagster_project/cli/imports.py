@@ -1,10 +1,11 @@
-"""`interleave import`: data of other people, as prompt packs and training rows."""
+"""`interleave import` and `prompts import`: data and agent prompts of other people."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.console import Console
 
 from .options import HomeOption, enable_interrupts
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from inference.calls.progress import Progress
     from schemas.curation import ImportKind
 
-app = typer.Typer(
+imports_app = typer.Typer(
     no_args_is_help=True,
     help="Import prompts and training rows of other people, with origin and licence.",
 )
@@ -31,7 +32,7 @@ LicenseOption = Annotated[str, typer.Option(help="Licence of the data, for table
 NameOption = Annotated[str, typer.Option(help="Name of the import; default: that of the file.")]
 
 
-@app.command()
+@imports_app.command()
 def prompts(
     file: FileArgument,
     to: Annotated[
@@ -111,11 +112,10 @@ _ROWS: "dict[ImportKind, str]" = {
     "critic_rl": "Import prompts of GRPO with their ground truth, such as `critic_rl.jsonl`.",
 }
 for _kind, _help in _ROWS.items():
-    app.command(_kind.replace("_", "-"), help=_help)(_rows_command(_kind))
+    imports_app.command(_kind.replace("_", "-"), help=_help)(_rows_command(_kind))
 
 
 def _run(label: str, work: "Callable[[Progress], ImportResult]") -> "ImportResult":
-    from rich.console import Console
 
     from .run_screen import terminal_progress
 
@@ -129,3 +129,37 @@ def _report(result: "ImportResult", what: str, rejected: Path) -> None:
     if result.rejected:
         number, reason = next(iter(result.rejected.items()))
         typer.echo(f"{len(result.rejected)} rejected, such as row {number}: {reason} ({rejected})")
+
+
+prompts_app = typer.Typer(no_args_is_help=True, help="Prompts that agents are asked with.")
+
+
+@prompts_app.callback()
+def group_prompts() -> None:
+    """Prompts that agents are asked with."""
+
+
+@prompts_app.command("import")
+def import_(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Your checkout of the authors' repository, or a folder of Jinja files.",
+            exists=True,
+            file_okay=False,
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Folder to write to; profile `released` reads this one.")
+    ] = Path("prompts/released"),
+) -> None:
+    """Write the prompts of planner and critic as files that a profile can name.
+
+    Code in the folder is read, never executed.
+    """
+    from inference.agent_prompts.importing import import_prompts
+    from inference.agent_prompts.templates import version_of
+
+    for path in import_prompts(source, out):
+        typer.echo(f"{path}  {version_of(str(path))}")

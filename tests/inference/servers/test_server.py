@@ -114,7 +114,7 @@ SERVE_PROGRAM = """
 import sys, time
 sys.path.insert(0, {here!r})
 from tests.inference.servers.toy_serving import agent_server, use_toy, serve_toy
-from dagster_project.cli.agents import serve_in_terminal
+from dagster_project.cli.serving import serve_in_terminal
 from inference.servers.vllm import Address, ServableAgent
 from warehouse import Home
 use_toy()
