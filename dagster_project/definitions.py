@@ -6,16 +6,8 @@ import dagster as dg
 
 from assets.core.foundry import FoundryResource
 
-from . import schedules, sensors
-from .asset_definitions import ASSETS, CHECKS
-from .jobs import (
-    evaluate,
-    improve_agents,
-    make_generations,
-    refresh_data,
-    retrain_critic,
-    retrain_planner,
-)
+from . import automation
+from .stages import ASSETS, CHECKS
 
 FOUNDRY = FoundryResource(
     profile=os.environ.get("INTERLEAVE_PROFILE", "sketch"),
@@ -29,21 +21,21 @@ def definitions(foundry: FoundryResource) -> dg.Definitions:
         assets=ASSETS,
         asset_checks=CHECKS,
         jobs=[
-            refresh_data,
-            retrain_planner,
-            retrain_critic,
-            evaluate,
-            make_generations,
-            improve_agents,
+            automation.refresh_data,
+            automation.retrain_planner,
+            automation.retrain_critic,
+            automation.evaluate,
+            automation.make_generations,
+            automation.improve_agents,
         ],
-        schedules=[schedules.grow_bank, schedules.answer_requests, schedules.improve_weekly],
+        schedules=[automation.grow_bank, automation.answer_requests, automation.improve_weekly],
         sensors=[
-            sensors.follow_upstream,
-            sensors.retrain_when_grown,
-            sensors.register_requests,
-            sensors.follow_reviews,
-            sensors.notify_failures,
-            sensors.notify_budget,
+            automation.follow_upstream,
+            automation.retrain_when_grown,
+            automation.register_requests,
+            automation.follow_reviews,
+            automation.notify_failures,
+            automation.notify_budget,
         ],
         resources={"foundry": foundry},
         # Runs are parallel, one a shard; a process per step would take longer than most steps.

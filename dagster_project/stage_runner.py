@@ -24,9 +24,8 @@ from schemas.trajectories import MODEL_CALLS
 from warehouse.lake import Listings
 from warehouse.verify import find_damage, table_checks
 
-from .asset_definitions import ASSETS, CHECKS
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
-from .stages import is_up_to_date, select_nodes, up_to_date_partitions
+from .stages import ASSETS, CHECKS, is_up_to_date, select_nodes, up_to_date_partitions
 from .workers import RelayedProgress, worker_number, worker_processes
 
 _THREADS = 4  # that read tables to find damage

@@ -12,7 +12,7 @@ from inference.backends.model_files import cached_file
 from schemas import FoundryError
 from training.base_model import PACKAGED_MODEL
 
-from .answers import tagged_answers, whole_answers
+from .provider import tagged_answers, whole_answers
 
 # The class that trainers and servers of agents are written for.
 AGENT_CLASS = "Qwen3VLForConditionalGeneration"

@@ -13,8 +13,8 @@ from inference.agent_prompts.templates import SUFFIX
 from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest, PromptName
 from inference.backends.images.backend import ImagesSettings
 
-from .answers import edit_scores
 from .models import HUB_ID, TinyModel, registered_generator, tiny_agent, tiny_generator
+from .provider import edit_scores
 from .rewriter import SIDE, Rewriter, Substitution, Values, shorten_trainings
 
 _ROLES = ("planner", "critic", "scorer", "generator")

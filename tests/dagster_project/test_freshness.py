@@ -12,7 +12,7 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._daemon.freshness import FreshnessDaemon
 
-from dagster_project.asset_definitions import FRESHNESS
+from dagster_project.stages import FRESHNESS
 
 pytestmark = pytest.mark.slow
 KEYS = [dg.AssetKey(name) for name in FRESHNESS]

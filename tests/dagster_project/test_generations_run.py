@@ -11,7 +11,7 @@ from PIL import Image
 
 from assets.core.foundry import FoundryResource
 from assets.generations.assets import GENERATION_SET
-from dagster_project import jobs
+from dagster_project import automation
 from dagster_project.definitions import ASSETS, CHECKS, definitions
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
@@ -253,7 +253,10 @@ def test_batches_are_partitions_where_the_profile_has_requests(foundry, instance
 def test_the_job_answers_a_batch(foundry, instance):
     instance.add_dynamic_partitions("batches", ["inbox-0000"])
     here = dg.Definitions(
-        ASSETS, jobs=[jobs.make_generations], asset_checks=CHECKS, resources={"foundry": foundry}
+        ASSETS,
+        jobs=[automation.make_generations],
+        asset_checks=CHECKS,
+        resources={"foundry": foundry},
     )
     job = here.resolve_job_def("make_generations")
     done = job.execute_in_process(instance=instance, partition_key="inbox-0000", run_config=QUIET)

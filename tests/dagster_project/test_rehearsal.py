@@ -13,9 +13,9 @@ from assets.evaluation.items import part_of
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from dagster_project.rehearsal import profile as rewriting
-from dagster_project.rehearsal.answers import answer, tagged_answers, whole_answers
 from dagster_project.rehearsal.models import TinyModel, tiny_agent
 from dagster_project.rehearsal.profile import Rehearsal
+from dagster_project.rehearsal.provider import answer, tagged_answers, whole_answers
 from dagster_project.rehearsal.report import FILE
 from inference import questions
 from inference.agent_prompts.formatting import parse_plan, parse_verdict

@@ -9,7 +9,7 @@ import yaml
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
 from assets.prompts import assets as prompt_assets
-from dagster_project import jobs
+from dagster_project import automation
 from dagster_project.definitions import ASSETS, CHECKS, definitions, defs
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
@@ -156,7 +156,7 @@ def test_aggregates_follow_once_every_shard_is_there(foundry, instance):
 
 def _refresh(foundry, instance, shard):
     here = dg.Definitions(
-        ASSETS, jobs=[jobs.refresh_data], asset_checks=CHECKS, resources={"foundry": foundry}
+        ASSETS, jobs=[automation.refresh_data], asset_checks=CHECKS, resources={"foundry": foundry}
     )
     job = here.resolve_job_def("refresh_data")
     assert job.execute_in_process(instance=instance, partition_key=shard, run_config=QUIET).success

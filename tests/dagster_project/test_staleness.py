@@ -9,7 +9,7 @@ import pytest
 from assets.core.foundry import FoundryResource
 from assets.core.node import NODES
 from bench.many_shards import SHARD_NODES, report_materializations, synthesize_shards
-from dagster_project import materializations
+from dagster_project import stages
 from dagster_project.stages import is_up_to_date, up_to_date_partitions
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import PLANS, SCORES, TRAJECTORIES
@@ -116,9 +116,9 @@ def test_what_was_read_of_events_may_be_lost(filled, instance, monkeypatch):
     stored.write_bytes(b"damaged" * 1000)
     assert current(filled, instance, "plans") == set(SHARDS)
     read = []
-    original = materializations._read_events
+    original = stages._read_events
     monkeypatch.setattr(
-        materializations, "_read_events", lambda *args: read.append(args[2]) or original(*args)
+        stages, "_read_events", lambda *args: read.append(args[2]) or original(*args)
     )
     current(filled, instance, "plans")
     report_materializations(filled, instance, "plans", SHARDS[:1])

@@ -11,7 +11,7 @@ from PIL import Image
 
 from assets.checkpoints.assets import rollouts_sheet
 from assets.core.foundry import FoundryResource
-from dagster_project import jobs
+from dagster_project import automation
 from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
@@ -109,7 +109,10 @@ def test_a_second_run_trains_nothing(trained, foundry, instance):
 def test_retraining_on_the_same_rows_is_evaluation_only(trained, foundry, instance):
     versions = [(row.name, row.version) for row in CheckpointRegistry(foundry.home).rows()]
     here = dg.Definitions(
-        ASSETS, jobs=[jobs.retrain_planner], asset_checks=CHECKS, resources={"foundry": foundry}
+        ASSETS,
+        jobs=[automation.retrain_planner],
+        asset_checks=CHECKS,
+        resources={"foundry": foundry},
     )
     job = here.resolve_job_def("retrain_planner")
     assert job.execute_in_process(instance=instance, run_config=QUIET).success
