@@ -7,6 +7,7 @@ them.
 
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 import orjson
@@ -16,6 +17,7 @@ from pydantic_core import PydanticKnownError
 
 from ..events import RunEvent, StepAccepted, StepExhausted, StepStarted
 from ..generation.requests import GenerationRequest
+from ..generation.runner import PlanCheck
 from ..generation.trajectory_view import StepView
 from .accepted_values import (
     Choices,
@@ -44,9 +46,8 @@ from .request_models import (
     Seed,
     decode_data_uri,
 )
-from .response_store import PlanRequirements, StoredResponse
 from .responses.response_builder import ResponseBuilder
-from .run import GenerationRun
+from .run import GenerationRun, check_plan
 from .serving import JSON, GenerationServing, load_images
 
 # Bounded, so that matching takes linear time.
@@ -144,11 +145,12 @@ class ChatRequest(ConversationRequest):
     tool_choice: FunctionChoice = None
     verbosity: Verbosity = None
 
-    def requirements(self) -> PlanRequirements:
+    def plan_check(self) -> PlanCheck:
         """What it demands of the plan."""
-        if self.max_completion_tokens is not None:
-            return PlanRequirements(self.max_completion_tokens, "max_completion_tokens")
-        return PlanRequirements(self.max_tokens, "max_tokens")
+        if self.max_completion_tokens is None:
+            return partial(check_plan, max_tokens=self.max_tokens, tokens_param="max_tokens")
+        most, param = self.max_completion_tokens, "max_completion_tokens"
+        return partial(check_plan, max_tokens=most, tokens_param=param)
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
@@ -176,7 +178,7 @@ class ChatServing(GenerationServing):
             body,
             generation,
             api_request.model,
-            api_request.requirements(),
+            api_request.plan_check(),
             metadata=api_request.metadata or {},
             store=api_request.store is not False,
         )
@@ -184,7 +186,7 @@ class ChatServing(GenerationServing):
             options = api_request.stream_options
             return await self.stream(run, _chunks(run, bool(options and options.include_usage)))
         await self.wait_ended(run, request)
-        await load_images(run.images)
+        await load_images(run.generated_images)
         return Response(orjson.dumps(_completion(run)), media_type=JSON)
 
     async def _parse(self, request: ChatRequest) -> GenerationRequest:
@@ -196,28 +198,28 @@ class ChatServing(GenerationServing):
 
 def _completion(run: GenerationRun) -> Json:
     """The message of a run that has ended."""
-    builder = ResponseBuilder(run.stored)
+    builder = ResponseBuilder(run)
     parts = (part for event in run.events for part in _markdown(builder, event))
     message = {"content": "".join(parts).strip(), "role": "assistant"}
     choice = {"finish_reason": _finish_reason(builder), "index": 0, "message": message}
     more = {"usage": builder.usage.chat(), "interleave": builder.interleave()}
-    return _payload(run.stored, "chat.completion", [choice]) | more
+    return _payload(run, "chat.completion", [choice]) | more
 
 
 async def _chunks(run: GenerationRun, with_usage: bool) -> AsyncIterator[bytes]:
     """The message in parts, as they are generated; an error is the last one."""
-    stored, builder = run.stored, ResponseBuilder(run.stored)
-    yield _encode(_chunk(stored, {"content": "", "role": "assistant"}))
+    builder = ResponseBuilder(run)
+    yield _encode(_chunk(run, {"content": "", "role": "assistant"}))
     async for event in run.follow():
         for part in _markdown(builder, event):
-            yield _encode(_chunk(stored, {"content": part}))
-    if failure := run.failure():
+            yield _encode(_chunk(run, {"content": part}))
+    if failure := builder.failure():
         yield _encode({"error": failure.error})
         return
-    end = _chunk(stored, {}, _finish_reason(builder))
+    end = _chunk(run, {}, _finish_reason(builder))
     yield _encode(end | {"interleave": builder.interleave()})
     if with_usage:
-        yield _encode(_payload(stored, _CHUNK, []) | {"usage": builder.usage.chat()})
+        yield _encode(_payload(run, _CHUNK, []) | {"usage": builder.usage.chat()})
     yield _DONE
 
 
@@ -240,18 +242,18 @@ def _title(step: StepView) -> str:
     return title[:_MAX_TITLE_LENGTH] or "Picture"
 
 
-def _chunk(stored: StoredResponse, delta: Json, finish: str | None = None) -> Json:
+def _chunk(run: GenerationRun, delta: Json, finish: str | None = None) -> Json:
     choice = {"delta": delta, "index": 0, "finish_reason": finish}
-    return _payload(stored, _CHUNK, [choice])
+    return _payload(run, _CHUNK, [choice])
 
 
-def _payload(stored: StoredResponse, kind: str, choices: list[Json]) -> Json:
+def _payload(run: GenerationRun, kind: str, choices: list[Json]) -> Json:
     """Fields that messages and chunks have in common, in the order of OpenAI's own classes."""
     return {
-        "id": f"chatcmpl-{stored.request.generation_id}",
+        "id": f"chatcmpl-{run.request.generation_id}",
         "choices": choices,
-        "created": int(stored.created_at),
-        "model": stored.fields["model"],
+        "created": int(run.created_at),
+        "model": run.fields["model"],
         "object": kind,
     }
 

@@ -6,6 +6,7 @@ The whole sequence is generated and stored, as for the other APIs; the answer's 
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
@@ -20,9 +21,8 @@ from ..http.errors import APIError, validate
 from .accepted_values import NO_MASK, TOOL_TYPE, Choices, ImageSettings, Only
 from .openapi import describe_body, describe_response
 from .request_models import ConversationTurn, ImageRef, Json, RequestOptions, Seed
-from .response_store import PlanRequirements
 from .responses.response_builder import ResponseBuilder, closing_text
-from .run import GenerationRun
+from .run import GenerationRun, check_plan
 from .serving import JSON, GenerationServing, load_images
 
 _IMAGE_FIELDS = ("image", "image[]")
@@ -110,9 +110,9 @@ class ImagesServing(GenerationServing):
         turn = ConversationTurn("user", [*refs, api_request.prompt])
         options, model = RequestOptions(seed=api_request.seed), api_request.model
         generation = await self.parser.parse([turn], model, options, "prompt")
-        requirements = PlanRequirements(image_param="prompt")
+        needs_image = partial(check_plan, image_param="prompt")
         run = await self.open(
-            request, body, generation, model, requirements, tools=[api_request.tool()]
+            request, body, generation, model, needs_image, tools=[api_request.tool()]
         )
         await self.wait_ended(run, request)
         return Response(orjson.dumps(await _image_answer(run)), media_type=JSON)
@@ -120,7 +120,7 @@ class ImagesServing(GenerationServing):
 
 async def _image_answer(run: GenerationRun) -> Json:
     """The body of a run that has ended with a sequence, or was cancelled."""
-    builder = run.build_response()
+    builder = ResponseBuilder.replay(run)
     chosen = [step.chosen for step in builder.state.steps if step.chosen]
     if builder.status not in ("complete", "exhausted") or not chosen:
         reason = builder.error or closing_text(builder.state) or "the sequence has no image"
@@ -130,7 +130,7 @@ async def _image_answer(run: GenerationRun) -> Json:
     await load_images([last.image])
     entry = {"b64_json": await _encode(builder, last.image), "revised_prompt": last.prompt}
     return {
-        "created": int(run.stored.created_at),
+        "created": int(run.created_at),
         "background": "opaque",
         "data": [entry],
         "output_format": builder.image_tool.output_format or last.image.mime.partition("/")[2],

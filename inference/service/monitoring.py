@@ -38,6 +38,7 @@ from ..http.admission import AdmissionQueue
 from ..http.auth import is_health_path
 from ..http.errors import CLIENT_CLOSED, too_many_requests
 from ..http.server import SECONDS, MetricsRegistry
+from .responses.response_builder import ResponseBuilder
 from .run import GenerationRun
 from .settings import LogSettings
 
@@ -87,12 +88,12 @@ class JsonLines(logging.Formatter):
 
 def log_generation(run: GenerationRun, event: RunEvent, prompts: bool) -> None:
     """Log the first event of a request and the last; `prompts`: with the user's text and error."""
-    fields: dict[str, Any] = {"response_id": run.stored.id, "owner": run.stored.owner}
+    fields: dict[str, Any] = {"response_id": run.id, "owner": run.owner}
     if isinstance(event, RunStarted):
-        prompt = {"text": run.stored.request.text} if prompts else {}
+        prompt = {"text": run.request.text} if prompts else {}
         _log_event("generation started", **fields, versions=event.versions, **prompt)
     elif run.ending:
-        builder = run.build_response()
+        builder = ResponseBuilder.replay(run)
         state = builder.state
         error = {"error": builder.error} if prompts and builder.error else {}
         _log_event(
@@ -155,7 +156,7 @@ class ServiceMetrics(MetricsRegistry):
                 self._steps.labels(outcome).inc()
                 self._step_seconds.observe(monotonic() - self._step_started[run])
             case _ if run.ending:
-                builder = run.build_response()
+                builder = ResponseBuilder.replay(run)
                 self._requests.labels(builder.status).inc()
                 self._request_seconds.observe(monotonic() - run.start)
                 self._wasted.inc(builder.wasted_draws)

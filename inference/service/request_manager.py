@@ -21,8 +21,8 @@ from ..http.admission import AdmissionQueue
 from ..http.errors import APIError, unavailable
 from ..loop import check_conditioning
 from .monitoring import ServiceMetrics, log_generation
-from .response_store import ResponseStore, StoredResponse
-from .responses.generation_model import QueueModel
+from .response_store import ResponseStore
+from .responses.response_builder import QueueModel, ResponseBuilder
 from .run import CANCELLED, STOPPED, GenerationRun
 from .settings import ServiceSettings
 
@@ -67,17 +67,17 @@ class RequestManager:
         """Mark the requests of a killed service as interrupted; how many there were."""
         return self.store.settle_unfinished(STOPPED.status, dump_events([STOPPED]))
 
-    async def open(self, row: StoredResponse) -> GenerationRun:
+    async def open(self, run: GenerationRun) -> GenerationRun:
         """Start a request, or return the earlier one with its key.
 
         Raises:
             APIError: the queue is full, or the key belongs to another request.
         """
-        key = row.request.key
+        key = run.request.key
         if key is None:
-            return await self._start(row)
-        async with self._key_locks.setdefault((row.owner, key), asyncio.Lock()):
-            return await self._open_keyed(row, key)
+            return await self._start(run)
+        async with self._key_locks.setdefault((run.owner, key), asyncio.Lock()):
+            return await self._open_keyed(run, key)
 
     async def find(self, response_id: str, owner: str) -> GenerationRun | None:
         """A request of an owner, whether it has ended or not; if so, it is stored."""
@@ -86,7 +86,7 @@ class RequestManager:
             stored = await asyncio.to_thread(self.store.get, response_id, owner)
             run = self._running(response_id, owner)  # it has been resumed meanwhile
             if run is None:
-                return GenerationRun.restore(stored) if stored else None
+                return stored
         if run.ending:
             await run.settled.wait()
         return run
@@ -144,7 +144,7 @@ class RequestManager:
         for run in remaining:
             await run.settled.wait()
 
-    async def _delete(self, responses: Sequence[StoredResponse]) -> None:
+    async def _delete(self, responses: Sequence[GenerationRun]) -> None:
         for stored in responses:
             await self._runner.erase(stored.request.generation_id)
         if responses:
@@ -154,48 +154,46 @@ class RequestManager:
 
     def _running(self, response_id: str, owner: str) -> GenerationRun | None:
         run = self._runs.get(response_id)
-        return run if run and run.stored.owner == owner else None
+        return run if run and run.owner == owner else None
 
-    async def _open_keyed(self, row: StoredResponse, key: str) -> GenerationRun:
-        runs = self._runs.values()
-        owned = (each for each in runs if each.stored.owner == row.owner)
-        run = next((each for each in owned if each.stored.request.key == key), None)
+    async def _open_keyed(self, new: GenerationRun, key: str) -> GenerationRun:
+        owned = (run for run in self._runs.values() if run.owner == new.owner)
+        run = next((run for run in owned if run.request.key == key), None)
         if run and (run.ending or run.termination):
             await run.settled.wait()
             run = None
-        stored = run.stored if run else await asyncio.to_thread(self.store.by_key, row.owner, key)
-        if stored is None:
-            return await self._start(row)
-        if stored.body_hash != row.body_hash:
+        earlier = run or await asyncio.to_thread(self.store.by_key, new.owner, key)
+        if earlier is None:
+            return await self._start(new)
+        if earlier.body_hash != new.body_hash:
             message = "this Idempotency-Key belongs to another request; use a new one"
             status = HTTPStatus.UNPROCESSABLE_ENTITY
             raise APIError(status, message, "idempotency_key_reused")
-        if run or not stored.resumable:
-            return run or GenerationRun.restore(stored)
-        generation_id = stored.request.generation_id
-        fields = row.fields | {"created_at": stored.fields["created_at"]}
-        request = replace(row.request, generation_id=generation_id, resumes=True)
-        return await self._start(replace(row, request=request, fields=fields))
+        if run or not earlier.is_resumable:
+            return earlier
+        generation_id = earlier.request.generation_id
+        new.request = replace(new.request, generation_id=generation_id, resumes=True)
+        new.fields["created_at"] = earlier.fields["created_at"]
+        return await self._start(new)
 
-    async def _start(self, row: StoredResponse) -> GenerationRun:
-        run = GenerationRun(row)
+    async def _start(self, run: GenerationRun) -> GenerationRun:
         with ExitStack() as stack:
             stack.callback(run.settled.set)
-            stack.enter_context(self.queue.admit(row.owner))
-            self._runs[row.id] = run
-            stack.callback(self._runs.pop, row.id)
-            stack.callback(self._runner.end_waiting, row.request, None)  # if it is not stored
-            await self._store_begun(row)
+            stack.enter_context(self.queue.admit(run.owner))
+            self._runs[run.id] = run
+            stack.callback(self._runs.pop, run.id)
+            stack.callback(self._runner.end_waiting, run.request, None)  # if it is not stored
+            await self._store_begun(run)
             registration = stack.pop_all()
         task = asyncio.create_task(self._work(run, registration))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return run
 
-    async def _store_begun(self, stored: StoredResponse) -> None:
+    async def _store_begun(self, run: GenerationRun) -> None:
         try:
-            self._runner.accept(stored.request)
-            await asyncio.to_thread(self.store.begin, stored)
+            self._runner.accept(run.request)
+            await asyncio.to_thread(self.store.begin, run)
         except StorageError as error:
             _log.error("requests cannot be stored: %s", error)
             message = "requests cannot be stored at the moment; the service's log says why"
@@ -227,14 +225,14 @@ class RequestManager:
             self._note(run, RunTerminated("interrupted", reason))
         except FoundryError as error:
             if isinstance(error, StorageError):
-                _log.error("request %s cannot be stored: %s", run.stored.id, error)
+                _log.error("request %s cannot be stored: %s", run.id, error)
             self._note(run, TrajectoryFailed(summarize_error(error), refused=False))
         except Exception:
-            _log.exception("unexpected error in request %s", run.stored.id)
+            _log.exception("unexpected error in request %s", run.id)
             self._note(run, BUG)
 
     async def _generate(self, run: GenerationRun) -> None:
-        request = run.stored.request
+        request = run.request
         try:
             roles = await self.resolver.resolve(request.agents)
             await asyncio.to_thread(check_conditioning, request.options, roles.generator)
@@ -244,8 +242,7 @@ class RequestManager:
             # The request asks for something that is not available here.
             return self._note(run, TrajectoryFailed(summarize_error(error), refused=True))
         self._note(run, RunStarted(roles.names))
-        check_plan = run.stored.requirements.check
-        async with aclosing(self._runner.run(request, roles, check_plan)) as events:
+        async with aclosing(self._runner.run(request, roles, run.check_plan)) as events:
             async for event in events:
                 self._note(run, event)
 
@@ -257,17 +254,16 @@ class RequestManager:
 
     async def _settle(self, run: GenerationRun) -> None:
         """Store the response, or delete what must not be stored."""
-        stored = run.stored
-        self._runner.end_waiting(stored.request, run.ending)
+        self._runner.end_waiting(run.request, run.ending)
         try:
-            if run.is_resumable or stored.fields.get("store", True):
+            if run.is_resumable or run.fields.get("store", True):
                 await asyncio.to_thread(self._store_events, run)
             else:
-                await asyncio.to_thread(self.store.delete, stored.id, stored.owner)
-                await self._runner.erase(stored.request.generation_id)
+                await asyncio.to_thread(self.store.delete, run.id, run.owner)
+                await self._runner.erase(run.request.generation_id)
         except FoundryError as error:
-            _log.error("response %s could not be stored: %s", stored.id, error)
+            _log.error("response %s could not be stored: %s", run.id, error)
 
     def _store_events(self, run: GenerationRun) -> None:
-        status, log = run.build_response().status, dump_events(run.events)
-        self.store.settle(run.stored.id, status, log, run.is_resumable)
+        status = ResponseBuilder.replay(run).status
+        self.store.settle(run.id, status, dump_events(run.events), run.is_resumable)

@@ -4,10 +4,8 @@ Images are stored by sha256 in `home.images`. A row is written when a request be
 settled; after a kill, rows that are not settled are those that were interrupted.
 """
 
-import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -15,16 +13,14 @@ import orjson
 from warehouse import Home, ImageStore
 from warehouse.sqlite_file import SqliteFile
 
-from ..events import PlanReady, RunEvent, TrajectoryFailed, load_events
-from ..generation.requests import GenerationRequest, dump_request, load_request
-from .request_models import Json
+from ..generation.requests import dump_request, load_request
+from .run import GenerationRun
 from .settings import RetentionSettings
 
 FILE = "service/library.sqlite"
 """Where the store is in a home's local folder."""
 
-_CHARACTERS_PER_TOKEN = 4
-_COLUMNS = "owner, request, status, events, body, resumable"
+_COLUMNS = "owner, request, body, status, events"
 _CREATE_TABLES = (
     """
     CREATE TABLE responses (
@@ -46,80 +42,6 @@ _CREATE_TABLES = (
 )
 
 
-@dataclass(frozen=True)
-class PlanRequirements:
-    """What a request demands of its plan.
-
-    Args:
-        max_tokens: that it may have; `tokens_param`: the field that says it.
-        image_param: the field that demands an image; None: it may be text only.
-    """
-
-    max_tokens: int | None = None
-    tokens_param: str = ""
-    image_param: str | None = None
-
-    def check(self, event: PlanReady) -> TrajectoryFailed | None:
-        """The end of a generation whose plan does not meet them."""
-        steps, most = event.plan.steps, self.max_tokens
-        if self.image_param and all(step.prompt is None for step in steps):
-            reason = f"{self.image_param}: the plan has no picture; describe one"
-            return TrajectoryFailed(reason, refused=True)
-        characters = sum(len(step.text) for step in steps)
-        # Some backends count no tokens.
-        tokens = event.call.output_tokens or math.ceil(characters / _CHARACTERS_PER_TOKEN)
-        if most is None or tokens <= most:
-            return None
-        had = f"the plan has {tokens} tokens, more than {most}"
-        return TrajectoryFailed(f"{self.tokens_param}: {had}; texts are not cut", refused=True)
-
-
-@dataclass(frozen=True)
-class StoredResponse:
-    """A request and what came of it.
-
-    Args:
-        owner: id of the client's API key; empty where none is needed.
-        fields: of the API's request, which its response repeats, and `created_at`; `background`:
-            it continues when the client disconnects; `store`: False: it is deleted when it has
-            ended.
-        status: of the generation, such as `complete`; `queued` until the request is settled.
-        log: of its generation's events; empty until the request is settled.
-        body_hash: of the body that was sent under its idempotency key.
-        resumable: the same request under the same key continues it.
-        requirements: while it runs; they are not stored.
-        images: the store of the images of its events.
-    """
-
-    owner: str
-    request: GenerationRequest
-    fields: Json
-    status: str = "queued"
-    log: bytes = b""
-    body_hash: str | None = None
-    resumable: bool = False
-    requirements: PlanRequirements = PlanRequirements()
-    images: ImageStore | None = None
-
-    def events(self) -> list[RunEvent]:
-        """The events of its generation; raises StorageError if they cannot be read."""
-        return load_events(self.log, self.images) if self.images else []
-
-    @property
-    def id(self) -> str:
-        return f"resp_{self.request.generation_id}"
-
-    @property
-    def input_images(self) -> list[str]:
-        """sha256 of the images given with the request."""
-        return [image.sha256 for image in self.request.images]
-
-    @property
-    def created_at(self) -> float:
-        """Seconds since 1970."""
-        return float(self.fields["created_at"])
-
-
 class ResponseStore:
     """The requests of a home's service; safe to use from several threads.
 
@@ -133,16 +55,16 @@ class ResponseStore:
         with self._file.transaction():
             pass  # creates the file, or raises before the first request
 
-    def get(self, response_id: str, owner: str) -> StoredResponse | None:
+    def get(self, response_id: str, owner: str) -> GenerationRun | None:
         return self._select_one("id = ? AND owner = ?", response_id, owner)
 
-    def by_key(self, owner: str, key: str) -> StoredResponse | None:
+    def by_key(self, owner: str, key: str) -> GenerationRun | None:
         """The response to an owner's request with an idempotency key."""
         return self._select_one("owner = ? AND key = ?", owner, key)
 
     def search(
         self, owner: str, words: str = "", limit: int = 20, offset: int = 0
-    ) -> list[StoredResponse]:
+    ) -> list[GenerationRun]:
         """An owner's responses whose request contains all words, newest first."""
         condition, terms = _contains(words)
         condition += " ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?"
@@ -162,20 +84,20 @@ class ResponseStore:
             query = f"SELECT {column} FROM responses WHERE owner = ?"
             return [name for (name,) in connection.execute(query, (owner,))]
 
-    def begin(self, stored: StoredResponse) -> None:
+    def begin(self, run: GenerationRun) -> None:
         """Add a request that is about to run, or to run again."""
         row = {
-            "id": stored.id,
-            "owner": stored.owner,
-            "created_at": stored.created_at,
-            "folded_text": stored.request.text.casefold(),
-            "status": stored.status,
-            "key": stored.request.key,
-            "body": stored.body_hash,
-            "resumable": stored.resumable,
+            "id": run.id,
+            "owner": run.owner,
+            "created_at": run.created_at,
+            "folded_text": run.request.text.casefold(),
+            "status": run.status,
+            "key": run.request.key,
+            "body": run.body_hash,
+            "resumable": False,
             "settled": False,
-            "request": orjson.dumps([dump_request(stored.request), stored.fields]),
-            "events": stored.log,
+            "request": orjson.dumps([dump_request(run.request), run.fields]),
+            "events": run.log,
         }
         columns, values = ", ".join(row), ", ".join("?" * len(row))
         statement = f"INSERT OR REPLACE INTO responses ({columns}) VALUES ({values})"
@@ -193,7 +115,7 @@ class ResponseStore:
         statement = "DELETE FROM responses WHERE id = ? AND owner = ?"
         return self._execute(statement, response_id, owner) > 0
 
-    def expired(self, retention: RetentionSettings) -> list[StoredResponse]:
+    def expired(self, retention: RetentionSettings) -> list[GenerationRun]:
         """Settled responses that are too old, or of which their owner has too many newer ones."""
         oldest = None if retention.days is None else time.time() - retention.days * 86_400
         condition = """
@@ -218,10 +140,10 @@ class ResponseStore:
     def close(self) -> None:
         self._file.close()
 
-    def _select_one(self, condition: str, *values: object) -> StoredResponse | None:
+    def _select_one(self, condition: str, *values: object) -> GenerationRun | None:
         return next(iter(self._select(condition, *values)), None)
 
-    def _select(self, condition: str, *values: object) -> list[StoredResponse]:
+    def _select(self, condition: str, *values: object) -> list[GenerationRun]:
         query = f"SELECT {_COLUMNS} FROM responses WHERE {condition}"
         with self._file.transaction() as connection:
             return [_from_row(row, self._images) for row in connection.execute(query, values)]
@@ -237,10 +159,8 @@ def _contains(words: str) -> tuple[str, list[str]]:
     return " AND ".join(["owner = ?", *["instr(folded_text, ?) > 0"] * len(terms)]), terms
 
 
-def _from_row(row: Sequence[Any], images: ImageStore) -> StoredResponse:
-    owner, content, status, log, body_hash, resumable = row
+def _from_row(row: Sequence[Any], images: ImageStore) -> GenerationRun:
+    owner, content, body_hash, status, log = row
     dumped, fields = orjson.loads(content)
     request = load_request(dumped, images)
-    return StoredResponse(
-        owner, request, fields, status, log, body_hash, bool(resumable), images=images
-    )
+    return GenerationRun(owner, request, fields, body_hash, status=status, log=log, images=images)

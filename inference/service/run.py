@@ -1,60 +1,101 @@
-"""A generation as the service sees it: its request, its events so far, and who follows them."""
+"""A user's request as the service sees it: its events so far, and who follows them."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http import HTTPStatus
+from functools import cached_property
 from time import monotonic
 
-from warehouse import EncodedImage
+from warehouse import EncodedImage, ImageStore
 
-from ..events import Ending, ImageGenerated, RunEvent, RunTerminated, TrajectoryFailed
-from ..http.errors import APIError, bad_request, unavailable
-from .response_store import StoredResponse
-from .responses.response_builder import ResponseBuilder
+from ..events import (
+    Ending,
+    ImageGenerated,
+    PlanReady,
+    RunEvent,
+    RunTerminated,
+    TrajectoryFailed,
+    load_events,
+)
+from ..generation.requests import GenerationRequest
+from ..generation.runner import PlanCheck
+from .request_models import Json
 
 CANCELLED = RunTerminated("cancelled", "it was cancelled", resumable=False)
 ABANDONED = RunTerminated("cancelled", "the client disconnected")
 STOPPED = RunTerminated("interrupted", "the service was stopped before it was finished")
 
+_CHARACTERS_PER_TOKEN = 4
 
+
+@dataclass(eq=False)
 class GenerationRun:
-    """A generation that waits, runs or has ended; several clients may follow it.
+    """A request that waits, runs or has ended; several clients may follow it.
 
     Unless it runs in the background, it is cancelled when the last client stops following.
 
+    Args:
+        owner: id of the client's API key; empty where none is needed.
+        fields: of the API's request, which its response repeats, and `created_at`; `background`:
+            it continues when the client disconnects; `store`: False: it is deleted when it has
+            ended.
+        body_hash: of the body that was sent under its idempotency key.
+        check_plan: rejects plans that the request forbids; it is not stored.
+        status: of a stored one, such as `complete`; `queued` until the request is settled.
+        log: of a stored one's events; empty until the request is settled.
+        images: the store of a stored one's images; None: it is not from the store.
+
     Attributes:
-        stored: its row when it began.
         settled: set when its work has stopped and its response is stored: only then clients may
             see the last event.
         termination: why it is being ended, before its task has stopped.
         waits: whether it waits for others to end.
     """
 
-    def __init__(self, stored: StoredResponse) -> None:
-        self.stored = stored
-        self.received_at, self.start = datetime.now(UTC), monotonic()
-        self.events: list[RunEvent] = []
-        self.settled = asyncio.Event()
-        self.termination: RunTerminated | None = None
-        self.waits = True
-        self._new_event = asyncio.Event()
-        self._followers = 0
-        self._task: asyncio.Task[object] | None = None
+    owner: str
+    request: GenerationRequest
+    fields: Json
+    body_hash: str | None = None
+    check_plan: PlanCheck | None = None
+    status: str = "queued"
+    log: bytes = b""
+    images: ImageStore | None = None
 
-    @classmethod
-    def restore(cls, stored: StoredResponse) -> "GenerationRun":
-        """A stored generation, to which no event will be added.
+    received_at: datetime = field(default_factory=lambda: datetime.now(UTC), init=False)
+    start: float = field(default_factory=monotonic, init=False)
+    settled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    termination: RunTerminated | None = field(default=None, init=False)
+    waits: bool = field(default=True, init=False)
+    _new_event: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _followers: int = field(default=0, init=False)
+    _task: asyncio.Task[object] | None = field(default=None, init=False)
 
-        Raises:
-            StorageError: its events cannot be read.
-        """
-        run = cls(stored)
-        run.events = stored.events()
-        run.waits = False
-        run.settled.set()
-        return run
+    def __post_init__(self) -> None:
+        if self.images:
+            self.waits = False
+            self.settled.set()
+
+    @cached_property
+    def events(self) -> list[RunEvent]:
+        """The events so far; raises StorageError if stored ones cannot be read."""
+        return load_events(self.log, self.images) if self.images else []
+
+    @property
+    def id(self) -> str:
+        return f"resp_{self.request.generation_id}"
+
+    @property
+    def input_images(self) -> list[str]:
+        """sha256 of the images given with the request."""
+        return [image.sha256 for image in self.request.images]
+
+    @property
+    def created_at(self) -> float:
+        """Seconds since 1970."""
+        return float(self.fields["created_at"])
 
     @property
     def ending(self) -> Ending | None:
@@ -63,13 +104,13 @@ class GenerationRun:
         return last if isinstance(last, Ending) else None
 
     @property
-    def images(self) -> list[EncodedImage]:
-        """All generated images, in order."""
+    def generated_images(self) -> list[EncodedImage]:
+        """All of them, in order."""
         return [event.image for event in self.events if isinstance(event, ImageGenerated)]
 
     @property
     def is_resumable(self) -> bool:
-        """Whether another run may get further."""
+        """Whether the same request under the same key may get further."""
         match self.ending:
             case RunTerminated(resumable=resumable):
                 return resumable
@@ -101,28 +142,6 @@ class GenerationRun:
         async for _ in self.follow():
             pass
 
-    def failure(self) -> APIError | None:
-        """Its ending as an error; None: there is a sequence, or it was cancelled."""
-        reason = self.build_response().error
-        match self.ending:
-            case TrajectoryFailed(refused=True):
-                return bad_request(reason, code="invalid_prompt")
-            case TrajectoryFailed():
-                # Calls have been retried already: the client need not retry.
-                status = HTTPStatus.INTERNAL_SERVER_ERROR
-                return APIError(status, reason, "server_error", retry=False)
-            case RunTerminated(status="interrupted") as ending if ending == STOPPED:
-                return unavailable(reason, "interrupted")
-            case RunTerminated(status="interrupted"):
-                return APIError(HTTPStatus.GATEWAY_TIMEOUT, reason, "interrupted", retry=False)
-        return None
-
-    def build_response(self) -> ResponseBuilder:
-        builder = ResponseBuilder(self.stored)
-        for event in self.events:
-            builder.note(event)
-        return builder
-
     @contextmanager
     def followed(self) -> Iterator[None]:
         """A client follows it while the context is open."""
@@ -131,7 +150,7 @@ class GenerationRun:
             yield
         finally:
             self._followers -= 1
-            if not self._followers and not self.stored.fields.get("background"):
+            if not self._followers and not self.fields.get("background"):
                 self.cancel(ABANDONED)
 
     def attach_task(self) -> None:
@@ -150,3 +169,27 @@ class GenerationRun:
             self.termination = termination
             if self._task:
                 self._task.cancel()
+
+
+def check_plan(
+    event: PlanReady,
+    max_tokens: int | None = None,
+    tokens_param: str = "",
+    image_param: str | None = None,
+) -> TrajectoryFailed | None:
+    """The end of a generation whose plan does not meet a request's demands.
+
+    Args:
+        max_tokens: that it may have; `tokens_param`: the field that says it.
+        image_param: the field that demands an image; None: it may be text only.
+    """
+    steps = event.plan.steps
+    if image_param and all(step.prompt is None for step in steps):
+        return TrajectoryFailed(f"{image_param}: the plan has no picture; describe one", True)
+    characters = sum(len(step.text) for step in steps)
+    # Some backends count no tokens.
+    tokens = event.call.output_tokens or math.ceil(characters / _CHARACTERS_PER_TOKEN)
+    if max_tokens is None or tokens <= max_tokens:
+        return None
+    had = f"the plan has {tokens} tokens, more than {max_tokens}"
+    return TrajectoryFailed(f"{tokens_param}: {had}; texts are not cut", refused=True)

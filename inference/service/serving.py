@@ -21,13 +21,14 @@ from warehouse import EncodedImage
 
 from ..events import LazyImage
 from ..generation.requests import GenerationRequest
+from ..generation.runner import PlanCheck
 from ..http.body_reader import BodyReader
 from ..http.errors import APIError, Model, bad_request
 from ..http.server import run_while_connected
 from .request_manager import RequestManager
 from .request_models import Json
 from .request_parsing import DEFAULT_MODEL, RequestParser
-from .response_store import PlanRequirements, StoredResponse
+from .responses.response_builder import ResponseBuilder
 from .run import GenerationRun
 from .settings import ServiceSettings
 
@@ -90,28 +91,28 @@ class GenerationServing:
         body: bytes,
         generation: GenerationRequest,
         model: str | None,
-        requirements: PlanRequirements,
+        check_plan: PlanCheck,
         **fields: object,
     ) -> GenerationRun:
-        """See `RequestManager.open`; `fields`: those of `StoredResponse.fields` that are set."""
+        """See `RequestManager.open`; `fields`: those of `GenerationRun.fields` that are set."""
         key = request.headers.get("idempotency-key") or None
         if key and len(key) > _MAX_KEY_LENGTH:
             raise bad_request(f"the Idempotency-Key has more than {_MAX_KEY_LENGTH} characters")
         body_hash = await asyncio.to_thread(_hash, request.url.path, body) if key else ""
         common = {"created_at": int(time.time()), "model": model or DEFAULT_MODEL}
         defaults = {"background": False, "metadata": {}, "store": True}
-        row = StoredResponse(
+        run = GenerationRun(
             owner_of(request),
             replace(generation, key=key),
             common | defaults | fields,
-            body_hash=body_hash,
-            requirements=requirements,
+            body_hash,
+            check_plan,
         )
-        return await self.manager.open(row)
+        return await self.manager.open(run)
 
     async def stream(self, run: GenerationRun, chunks: AsyncIterator[bytes]) -> Response:
         """A stream of server-sent events, which keeps the run alive while it is read."""
-        await load_images(run.images)
+        await load_images(run.generated_images)
         return EventStream(chunks, run, self.manager.settings)
 
     async def wait_ended(self, run: GenerationRun, request: Request) -> None:
@@ -123,7 +124,7 @@ class GenerationServing:
         """
         with run.followed():
             await run_while_connected(request, run.wait_ended())
-        if failure := run.failure():
+        if failure := ResponseBuilder.replay(run).failure():
             raise failure
 
 

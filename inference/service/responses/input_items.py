@@ -9,7 +9,7 @@ from warehouse import ImageStore
 
 from ...events import LazyImage
 from ..request_models import Json
-from ..response_store import StoredResponse
+from ..run import GenerationRun
 from ..serving import Order, Page, page_of
 from .protocol import InputImage, InputImageCall, Item, ItemReference, Part, item_param, part_param
 
@@ -25,7 +25,7 @@ def items_to_store(items: str | Sequence[Item], images: Mapping[str, str]) -> li
 
 
 def list_items(
-    stored: StoredResponse,
+    run: GenerationRun,
     images: ImageStore | None,
     after: str | None = None,
     limit: int = 20,
@@ -37,7 +37,7 @@ def list_items(
         APIError: there is no item `after`.
         BadImageError: an image is missing.
     """
-    items = [_named(item, stored, number) for number, item in enumerate(_items(stored))]
+    items = [_named(item, run, number) for number, item in enumerate(_items(run))]
     if order == "desc":
         items.reverse()
     page = page_of(items, after, limit, "item")
@@ -78,17 +78,17 @@ def _text(role: str, text: str) -> Json:
     return {"type": "input_text", "text": text}
 
 
-def _items(stored: StoredResponse) -> list[Json]:
+def _items(run: GenerationRun) -> list[Json]:
     """Of a request of another API: all of it as one message."""
-    if items := stored.fields.get("input"):
+    if items := run.fields.get("input"):
         return list(items)
     image = {"type": "input_image", "detail": "auto", "file_id": None}
-    images = [image | {"image_url": sha256} for sha256 in stored.input_images]
-    return [_message("user", [_text("user", stored.request.text), *images])]
+    images = [image | {"image_url": sha256} for sha256 in run.input_images]
+    return [_message("user", [_text("user", run.request.text), *images])]
 
 
-def _named(item: Json, stored: StoredResponse, number: int) -> Json:
-    return item | {"id": item.get("id") or f"msg_{stored.request.generation_id}_input_{number}"}
+def _named(item: Json, run: GenerationRun, number: int) -> Json:
+    return item | {"id": item.get("id") or f"msg_{run.request.generation_id}_input_{number}"}
 
 
 def _with_images(item: Json, images: ImageStore | None) -> Json:

@@ -1,9 +1,11 @@
 """What `POST /v1/responses` takes."""
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
+from ...generation.runner import PlanCheck
 from ...http.errors import MAX_TEXT_LENGTH
 from ..accepted_values import (
     Conversation,
@@ -25,7 +27,7 @@ from ..request_models import (
     RequestPart,
     Role,
 )
-from ..response_store import PlanRequirements
+from ..run import check_plan
 
 
 class InputText(RequestPart):
@@ -147,11 +149,14 @@ class ResponsesRequest(ConversationRequest):
     def image_tool(self) -> ImageTool:
         return self.tools[0] if self.tools else ImageTool(type="image_generation")
 
-    def requirements(self) -> PlanRequirements:
+    def plan_check(self) -> PlanCheck:
         """What it demands of the plan."""
-        forced = self.tool_choice not in (None, "auto")
-        image_param = "tool_choice" if forced else None
-        return PlanRequirements(self.max_output_tokens, "max_output_tokens", image_param)
+        return partial(
+            check_plan,
+            max_tokens=self.max_output_tokens,
+            tokens_param="max_output_tokens",
+            image_param=None if self.tool_choice in (None, "auto") else "tool_choice",
+        )
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""

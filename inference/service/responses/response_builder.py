@@ -1,5 +1,15 @@
 """A generation's Response at any moment, as JSON; the field `interleave` is ours."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from schemas.generations import GenerationStatus
+from schemas.trajectories import ModelCallRow
+
 from ...events import (
     AttemptJudged,
     ImageGenerated,
@@ -11,18 +21,12 @@ from ...events import (
     TrajectoryFinished,
 )
 from ...generation.trajectory_view import StepView, TrajectoryView, status_of
+from ...http.errors import APIError, bad_request, unavailable
 from ..accepted_values import ImageTool
 from ..request_models import Json
-from ..response_store import StoredResponse
-from .generation_model import (
-    GenerationModel,
-    QueueModel,
-    RunStatus,
-    SimulationModel,
-    StepModel,
-    Usage,
-)
+from ..run import STOPPED, GenerationRun
 
+_AGENTS = ("planner", "critic")
 _RESUME_HINT = "; send it again under the same Idempotency-Key to go on"
 
 # Status of a generation -> the API's.
@@ -38,6 +42,162 @@ _STATUS = {
     "interrupted": "failed",
 }
 
+ImageHash = Annotated[str, BeforeValidator(lambda image: getattr(image, "sha256", image))]
+RunStatus = Literal["queued", "in_progress", GenerationStatus]
+
+
+class AttemptModel(BaseModel, from_attributes=True):
+    """A generated image of a step, and the critic's verdict; null: not judged yet."""
+
+    iteration: int
+    prompt: str
+    seed: int
+    image: ImageHash = Field(description="Its sha256")
+    seconds: float = Field(description="Of the generator's call")
+    accepted: bool | None
+    reasoning: str | None
+    refined_prompt: str | None
+
+
+class StepModel(BaseModel, from_attributes=True):
+    """A step of the plan."""
+
+    number: int
+    name: str
+    text: str
+    prompt: str | None = Field(description="null: text only")
+    started: bool
+    image: ImageHash | None = Field(description="sha256 of the chosen one")
+    iteration: int | None = Field(description="Of the chosen attempt")
+    accepted: bool | None
+    attempts: list[AttemptModel]
+
+
+class SimulationModel(BaseModel, from_attributes=True):
+    """What a demo world says about its answer."""
+
+    notice: str = Field(description="What drew it, for people")
+    not_drawn: list[str] = Field(description="Phrases of the request that it does not know")
+    remarks: list[str] = Field(description="What cannot be done as requested, in sentences")
+    refusal: str | None = Field(description="Why it cannot illustrate the request")
+    suggestions: list[str] = Field(description="After a refusal: requests that it can illustrate")
+
+
+class UsageModel(BaseModel):
+    """Model calls of a role, and their tokens; null: its backend does not count them."""
+
+    calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+class QueueModel(BaseModel):
+    """Where a request waits."""
+
+    position: int = Field(description="1: it is the next")
+    expected_seconds: float | None = Field(
+        description="Until it starts, estimated from the last requests; null: none has ended yet"
+    )
+
+
+class GenerationModel(BaseModel):
+    """How a sequence was made: the field `interleave` of a response."""
+
+    generation_id: str
+    status: RunStatus
+    error: str | None
+    queue: QueueModel | None = Field(description="null: it does not wait for others (any more)")
+    versions: dict[str, str] = Field(description="planner, generator and critic that made it")
+    options: dict[str, Any] = Field(description="Options of the loop")
+    completed_at: float | None = Field(description="Seconds since 1970; null: it was not completed")
+    wasted_draws: int = Field(description="Images that were generated ahead and not needed")
+    text: str
+    input_images: list[str] = Field(description="sha256 of the images given with the request")
+    simulation: SimulationModel | None = Field(
+        description="null: an image model draws, or it is not known yet"
+    )
+    reasoning: str = Field(description="Of the planner")
+    usage: dict[str, UsageModel] = Field(description="By role: planner, generator, critic")
+    steps: list[StepModel]
+
+
+@dataclass
+class Usage:
+    """The calls so far. `input_images`: how many the request has."""
+
+    input_images: int = 0
+    calls: list[ModelCallRow] = field(default_factory=list)
+
+    @property
+    def last_call_ended_at(self) -> float:
+        """Seconds since 1970; 0: there is no call."""
+        return max((call.started_at.timestamp() + call.seconds for call in self.calls), default=0.0)
+
+    def responses(self) -> Json | None:
+        """The field `usage` of a Response: tokens of planner and critic; None: no call yet.
+
+        A call whose backend counts no tokens adds none, see `by_role`.
+        """
+        if not self.calls:
+            return None
+        tokens_in, tokens_out, images = self._totals()
+        given = {"cache_write_tokens": 0, "cached_tokens": 0, "images": self.input_images}
+        return {
+            "input_tokens": tokens_in,
+            "input_tokens_details": given,
+            "output_tokens": tokens_out,
+            "output_tokens_details": {"reasoning_tokens": 0, "images": images},
+            "total_tokens": tokens_in + tokens_out,
+        }
+
+    def chat(self) -> Json | None:
+        """The field `usage` of a chat completion, likewise."""
+        if (usage := self.responses()) is None:
+            return None
+        return {
+            "completion_tokens": usage["output_tokens"],
+            "prompt_tokens": usage["input_tokens"],
+            "total_tokens": usage["total_tokens"],
+            "completion_tokens_details": usage["output_tokens_details"],
+            "prompt_tokens_details": {"cached_tokens": 0, "images": self.input_images},
+        }
+
+    def image(self) -> Json | None:
+        """The field `usage` of the Images API, likewise; what tokens stand for is not counted."""
+        if (usage := self.responses()) is None:
+            return None
+        del usage["output_tokens_details"]
+        details = {"image_tokens": 0, "text_tokens": usage["input_tokens"]}
+        return usage | {"input_tokens_details": details}
+
+    def by_role(self) -> dict[str, UsageModel]:
+        """Calls and tokens of each role; null: its backend counts no tokens."""
+        roles = dict.fromkeys(call.role for call in self.calls)
+        return {role: _count([call for call in self.calls if call.role == role]) for role in roles}
+
+    def _totals(self) -> tuple[int, int, int]:
+        """Input and output tokens of the agents, and images that were generated."""
+        agents = [call for call in self.calls if call.role in _AGENTS]
+        images = sum(call.role == "generator" for call in self.calls)
+        return (
+            sum(call.input_tokens or 0 for call in agents),
+            sum(call.output_tokens or 0 for call in agents),
+            images,
+        )
+
+
+def _count(calls: Sequence[ModelCallRow]) -> UsageModel:
+    return UsageModel(
+        calls=len(calls),
+        input_tokens=_sum([call.input_tokens for call in calls]),
+        output_tokens=_sum([call.output_tokens for call in calls]),
+    )
+
+
+def _sum(tokens: Sequence[int | None]) -> int | None:
+    known = [each for each in tokens if each is not None]
+    return sum(known) if known else None
+
 
 class ResponseBuilder:
     """The listener that keeps a Response up to date.
@@ -50,15 +210,23 @@ class ResponseBuilder:
         queue: where it waits, see `RequestManager.queue_place`.
     """
 
-    def __init__(self, stored: StoredResponse) -> None:
-        self.stored, self.state = stored, TrajectoryView(stored.request.text)
+    def __init__(self, run: GenerationRun) -> None:
+        self.run, self.state = run, TrajectoryView(run.request.text)
         self.status: RunStatus = "queued"
         self.error = ""
         self._versions: dict[str, str] = {}
         self.wasted_draws = 0
-        self.image_tool = ImageTool.of(stored.fields)
-        self.usage = Usage(len(stored.request.images))
+        self.image_tool = ImageTool.of(run.fields)
+        self.usage = Usage(len(run.request.images))
         self.queue: QueueModel | None = None
+
+    @classmethod
+    def replay(cls, run: GenerationRun) -> "ResponseBuilder":
+        """The response to what has happened so far."""
+        builder = cls(run)
+        for event in run.events:
+            builder.note(event)
+        return builder
 
     def note(self, event: RunEvent) -> None:
         match event:
@@ -74,17 +242,33 @@ class ResponseBuilder:
                     self.error += _RESUME_HINT
         self.state.note(event)
 
+    def failure(self) -> APIError | None:
+        """The ending as an error; None: there is a sequence, or it was cancelled."""
+        match self.state.ending:
+            case TrajectoryFailed(refused=True):
+                return bad_request(self.error, code="invalid_prompt")
+            case TrajectoryFailed():
+                # Calls have been retried already: the client need not retry.
+                status = HTTPStatus.INTERNAL_SERVER_ERROR
+                return APIError(status, self.error, "server_error", retry=False)
+            case RunTerminated(status="interrupted") as ending if ending == STOPPED:
+                return unavailable(self.error, "interrupted")
+            case RunTerminated(status="interrupted"):
+                status = HTTPStatus.GATEWAY_TIMEOUT
+                return APIError(status, self.error, "interrupted", retry=False)
+        return None
+
     def response(self, with_images: bool = False) -> Json:
         """The Response so far; `with_images`: with the chosen images, in base64."""
         status = _STATUS[self.status]
         code = "invalid_prompt" if self.status == "refused" else "server_error"
-        repeated = {name: value for name, value in self.stored.fields.items() if name != "input"}
+        repeated = {name: value for name, value in self.run.fields.items() if name != "input"}
         return {
             "tool_choice": "auto",
             "tools": [],
             **repeated,
-            "id": self.stored.id,
-            "created_at": self.stored.created_at,
+            "id": self.run.id,
+            "created_at": self.run.created_at,
             "error": {"code": code, "message": self.error} if status == "failed" else None,
             # None of the API's reasons fits: all attempts at a step were rejected.
             "incomplete_details": {"reason": None} if status == "incomplete" else None,
@@ -99,7 +283,7 @@ class ResponseBuilder:
 
     def interleave(self) -> Json:
         """The field `interleave`: planned steps, attempts and verdicts."""
-        plan, request = self.state.plan, self.stored.request
+        plan, request = self.state.plan, self.run.request
         views = {view.number: view for view in self.state.steps}
         planned = (
             [views.get(step.step_number, StepView(step)) for step in plan.steps] if plan else []
@@ -115,7 +299,7 @@ class ResponseBuilder:
             completed_at=self._completed_at,
             wasted_draws=self.wasted_draws,
             text=request.text,
-            input_images=self.stored.input_images,
+            input_images=self.run.input_images,
             simulation=SimulationModel.model_validate(scope) if scope else None,
             reasoning=plan.reasoning if plan else "",
             usage=self.usage.by_role(),
@@ -140,7 +324,7 @@ class ResponseBuilder:
             status = "generating" if step.attempts else "in_progress"
         chosen = step.chosen
         return {
-            "id": f"ig_{self.stored.request.generation_id}_{step.number}",
+            "id": f"ig_{self.run.request.generation_id}_{step.number}",
             "result": self.image_tool.encode(chosen.image) if with_image and chosen else None,
             "status": status,
             "type": "image_generation_call",
@@ -159,7 +343,7 @@ class ResponseBuilder:
 
     def _message(self, name: str, text: str) -> Json:
         return {
-            "id": f"msg_{self.stored.request.generation_id}_{name}",
+            "id": f"msg_{self.run.request.generation_id}_{name}",
             "content": [text_part(text)],
             "role": "assistant",
             "status": "completed",

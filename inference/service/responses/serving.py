@@ -24,6 +24,7 @@ from ..run import GenerationRun
 from ..serving import JSON, Deleted, GenerationServing, Order, Page, load_images, owner_of
 from .input_items import WITH_IMAGES, items_to_store, list_items
 from .protocol import ResponsesRequest
+from .response_builder import ResponseBuilder
 from .streaming_events import EventsHeader, ResponseEventEncoder
 
 _MAX_SEQUENCE_NUMBER = 2**31
@@ -98,7 +99,7 @@ class ResponsesServing(GenerationServing):
         wanted = WITH_IMAGES in [*(include or ()), *(include_list or ())]
         images = self.manager.home.images if wanted else None
         try:
-            page = await asyncio.to_thread(list_items, run.stored, images, after, limit, order)
+            page = await asyncio.to_thread(list_items, run, images, after, limit, order)
         except BadImageError:
             raise APIError(HTTPStatus.GONE, "an image of this request is missing") from None
         return Response(page.model_dump_json(), media_type=JSON)
@@ -127,7 +128,7 @@ class ResponsesServing(GenerationServing):
             body,
             generation,
             sent.model,
-            sent.requirements(),
+            sent.plan_check(),
             input=items_to_store(sent.input, _images_by_place(turns, generation)),
             background=bool(sent.background),
             instructions=sent.instructions,
@@ -150,10 +151,10 @@ class ResponsesServing(GenerationServing):
         if run is None:
             message = f"there is no response {response_id}"
             raise bad_request(message, param, "previous_response_not_found")
-        builder = run.build_response()
+        builder = ResponseBuilder.replay(run)
         if builder.state.ending is None:
             raise bad_request(f"{response_id} has not ended yet", param)
-        images = builder.state.images[-1:] or run.stored.request.images[-1:]
+        images = builder.state.images[-1:] or run.request.images[-1:]
         try:
             await load_images(images)
         except APIError:
@@ -173,7 +174,7 @@ class ResponsesServing(GenerationServing):
     async def _image_of_call(self, owner: str, call_id: str, param: str) -> EncodedImage:
         found = _CALL_ID.fullmatch(call_id)
         run = await self.manager.find(f"resp_{found[1]}", owner) if found else None
-        steps = run.build_response().state.steps if run else []
+        steps = ResponseBuilder.replay(run).state.steps if run else []
         images = [
             step.chosen.image
             for step in steps
@@ -189,7 +190,7 @@ class ResponsesServing(GenerationServing):
         return images[0]
 
     async def _response(self, run: GenerationRun) -> Response:
-        builder = run.build_response()
+        builder = ResponseBuilder.replay(run)
         builder.queue = self.manager.queue_place(run)
         await load_images(builder.state.images)
         content = await asyncio.to_thread(lambda: orjson.dumps(builder.response(with_images=True)))
@@ -215,7 +216,7 @@ async def _chunks(
     run: GenerationRun, after: int = -1, own_events: bool = False
 ) -> AsyncIterator[bytes]:
     """The run's events as those of the API; see `ResponseEventEncoder`."""
-    encoder = ResponseEventEncoder(run.stored, after, own_events)
+    encoder = ResponseEventEncoder(run, after, own_events)
     yield encoder.opening()
     async for event in run.follow():
         yield await encoder.encode(event)

@@ -24,9 +24,8 @@ from ...events import (
 )
 from ...generation.trajectory_view import StepView
 from ..request_models import Json
-from ..response_store import StoredResponse
-from .generation_model import AttemptModel, SimulationModel
-from .response_builder import ResponseBuilder, text_part
+from ..run import GenerationRun
+from .response_builder import AttemptModel, ResponseBuilder, SimulationModel, text_part
 
 EventsHeader = Annotated[
     bool,
@@ -53,8 +52,8 @@ class ResponseEventEncoder:
         own_events: also the events `interleave.*`, which then have numbers, too.
     """
 
-    def __init__(self, stored: StoredResponse, after: int = -1, own_events: bool = False) -> None:
-        self._builder, self._after = ResponseBuilder(stored), after
+    def __init__(self, run: GenerationRun, after: int = -1, own_events: bool = False) -> None:
+        self._builder, self._after = ResponseBuilder(run), after
         self._own_events = own_events
         self._number = self._output_index = -1
         self._image_bytes = 0

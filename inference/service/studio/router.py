@@ -18,7 +18,8 @@ from ...generation.trajectory_view import TrajectoryView
 from ...http.errors import APIError, not_found
 from ..openapi import IMAGE_FILE, describe_file
 from ..request_parsing import DEFAULT_MODEL
-from ..response_store import ResponseStore, StoredResponse
+from ..response_store import ResponseStore
+from ..responses.response_builder import ResponseBuilder
 from ..run import GenerationRun
 from ..serving import SANDBOX_HEADERS, owner_of
 
@@ -122,7 +123,7 @@ def add_studio_routes(app: FastAPI, images: ImageStore, store: ResponseStore) ->
 def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
     router = APIRouter(prefix="/studio", tags=["studio"])
 
-    def find(request: Request, response_id: str) -> StoredResponse:
+    def find(request: Request, response_id: str) -> GenerationRun:
         stored = store.get(response_id, owner_of(request))
         if stored is None:
             raise not_found("This response doesn't exist, or it was deleted.")
@@ -154,7 +155,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
     def generation(request: Request, response_id: ResponseId) -> StoredGeneration:
         """An earlier response."""
         stored = find(request, response_id)
-        response = GenerationRun.restore(stored).build_response().response()
+        response = ResponseBuilder.replay(stored).response()
         previous = store.get(stored.fields.get("previous_response_id") or "", stored.owner)
         follows = FollowedGeneration(**_fields(previous)) if previous else None
         return StoredGeneration(
@@ -169,7 +170,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
     def image(request: Request, response_id: ResponseId, sha256: Sha256) -> Response:
         """An image that was given with a request, or generated for it."""
         stored = find(request, response_id)
-        generated = (image.sha256 for image in GenerationRun.restore(stored).images)
+        generated = (image.sha256 for image in stored.generated_images)
         if sha256 not in {*stored.input_images, *generated}:
             raise not_found("This response has no such image.")
         return image_response(images, sha256)
@@ -190,8 +191,8 @@ def image_response(images: ImageStore, sha256: str) -> Response:
     return Response(image.data, media_type=image.mime, headers=_IMAGE_HEADERS)
 
 
-def _summary(stored: StoredResponse) -> GenerationSummary:
-    builder = GenerationRun.restore(stored).build_response()
+def _summary(stored: GenerationRun) -> GenerationSummary:
+    builder = ResponseBuilder.replay(stored)
     state, scope = builder.state, builder.state.scope
     cover = state.images[-1].sha256 if state.images else None
     reason = (scope and scope.refusal) or builder.error
@@ -205,15 +206,15 @@ def _summary(stored: StoredResponse) -> GenerationSummary:
     )
 
 
-def _fields(stored: StoredResponse) -> dict[str, Any]:
+def _fields(stored: GenerationRun) -> dict[str, Any]:
     created_at = datetime.fromtimestamp(stored.created_at, UTC)
     fields = {"id": stored.id, "text": stored.request.text, "status": stored.status}
     return fields | {"created_at": created_at}
 
 
-def _download(stored: StoredResponse, file_type: FileType) -> Response:
+def _download(stored: GenerationRun, file_type: FileType) -> Response:
     media_type, render = _EXPORTS[file_type]
-    state = GenerationRun.restore(stored).build_response().state
+    state = ResponseBuilder.replay(stored).state
     state.input_images = stored.request.images
     try:
         content = render(state)

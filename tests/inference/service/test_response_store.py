@@ -8,22 +8,26 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from inference.events import dump_events
 from inference.generation.requests import GenerationRequest
-from inference.service.response_store import ResponseStore, StoredResponse
+from inference.service.response_store import ResponseStore
+from inference.service.run import ABANDONED, STOPPED, GenerationRun
 from schemas import StorageError
 from warehouse import Home
 
+INTERRUPTED = dump_events([STOPPED])
 KILLED = """
 import os, sys
 from inference.generation.requests import GenerationRequest
-from inference.service.response_store import ResponseStore, StoredResponse
+from inference.service.response_store import ResponseStore
+from inference.service.run import GenerationRun
 from warehouse import Home
 store = ResponseStore(Home(sys.argv[1]))
 done = GenerationRequest("a cat", generation_id="done")
-store.begin(StoredResponse("", done, {"created_at": 1}))
+store.begin(GenerationRun("", done, {"created_at": 1}))
 store.settle("resp_done", "complete", b"{}")
 cut = GenerationRequest("a dog", generation_id="cut", key="key")
-store.begin(StoredResponse("", cut, {"created_at": 2}, body_hash="b"))
+store.begin(GenerationRun("", cut, {"created_at": 2}, body_hash="b"))
 os.kill(os.getpid(), 9)
 """
 
@@ -38,7 +42,7 @@ def store(home):
 def stored(name, text="a cat", owner="", created_at=0, key=None):
     """The row of a request whose response has the id `resp_{name}`."""
     request = GenerationRequest(text, generation_id=name, key=key)
-    return StoredResponse(owner, request, {"created_at": created_at})
+    return GenerationRun(owner, request, {"created_at": created_at})
 
 
 def test_rows_survive_a_kill(tmp_path):
@@ -47,9 +51,9 @@ def test_rows_survive_a_kill(tmp_path):
     store = ResponseStore(Home(tmp_path))
     done = store.get("resp_done", "")
     assert (done.status, done.log) == ("complete", b"{}")
-    assert store.settle_unfinished("interrupted", b"[]") == 1
+    assert store.settle_unfinished("interrupted", INTERRUPTED) == 1
     cut = store.get("resp_cut", "")
-    assert (cut.status, cut.log, cut.resumable) == ("interrupted", b"[]", True)
+    assert (cut.status, cut.log, cut.is_resumable) == ("interrupted", INTERRUPTED, True)
     assert (cut.id, cut.request.key, cut.body_hash, cut.created_at) == ("resp_cut", "key", "b", 2)
 
 
@@ -75,9 +79,9 @@ def test_search_ignores_case_and_wildcards(store):
 
 def test_a_resumed_request_is_the_same_row(store):
     store.begin(stored("one", key="k"))
-    store.settle("resp_one", "cancelled", b"", resumable=True)
+    store.settle("resp_one", "cancelled", dump_events([ABANDONED]), resumable=True)
     again = store.by_key("", "k")
-    assert again.resumable and again.status == "cancelled"
+    assert again.is_resumable and again.status == "cancelled"
     store.begin(again)
     assert len(store.search("")) == 1
     assert store.settle_unfinished("interrupted", b"") == 1

@@ -14,8 +14,7 @@ from inference.events import (
 )
 from inference.generation.trajectory_view import TrajectoryView
 from inference.roles import PlanStep, Verdict
-from inference.service.responses.generation_model import Usage, UsageModel
-from inference.service.responses.response_builder import closing_text
+from inference.service.responses.response_builder import Usage, UsageModel, closing_text
 from schemas.trajectories import ModelCallRow
 from warehouse import EncodedImage
 

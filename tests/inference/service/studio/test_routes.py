@@ -10,7 +10,7 @@ import pytest
 from inference.events import LazyImage
 from inference.generation.requests import GenerationRequest
 from inference.http.auth import Keys
-from inference.service.response_store import StoredResponse
+from inference.service.run import GenerationRun
 from inference.service.studio.router import STATIC_FOLDER
 from tests.inference.service.running_service import REDRAWN, SNOWMAN, error_of, running_service
 from warehouse import EncodedImage, Home
@@ -58,7 +58,7 @@ def store_request(service, name: str, text: str, input_images=(), created_at=0) 
     fields = {"created_at": created_at, "model": "interleave"}
     images = tuple(LazyImage(service.manager.home.images, sha256) for sha256 in input_images)
     request = GenerationRequest(text, images, generation_id=name.removeprefix("resp_"))
-    service.manager.store.begin(StoredResponse(owner, request, fields))
+    service.manager.store.begin(GenerationRun(owner, request, fields))
 
 
 def test_page_and_its_files_need_no_key(anonymous):
