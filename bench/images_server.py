@@ -16,9 +16,8 @@ import httpx
 from openai import AsyncOpenAI
 
 from inference.backends import torch_cpu_shim
-from inference.images_server.models import ServableImageModel, find_servable
+from inference.images_server.models import ImagesServerSettings, ServableImageModel, find_servable
 from inference.images_server.ray_replicas import deploy
-from inference.images_server.settings import ImagesServerSettings
 from tests.inference.images_server.served_images import served, until
 
 CLIENTS = 16

@@ -265,7 +265,7 @@ def serve_generator(
     Example: `interleave generator serve sketch`
     """
     from inference.images_server.app import serve_images
-    from inference.images_server.settings import ImagesServerSettings
+    from inference.images_server.models import ImagesServerSettings
 
     settings = ImagesServerSettings(
         host=host, port=port, replicas=replicas, batch=batch, queue=queue, device=device, ray=ray

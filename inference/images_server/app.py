@@ -25,10 +25,9 @@ from ..http.server import (
 )
 from ..roles import BackendError
 from .handlers import ImageHandlers
-from .models import ServableImageModel, find_servable
+from .models import ImagesServerSettings, ServableImageModel, find_servable
+from .openai_images import LINKS
 from .ray_replicas import ReplicaPool, deploy
-from .responses import LINKS
-from .settings import ImagesServerSettings
 
 KEY = "INTERLEAVE_IMAGES_KEY"
 _IDLE_SECONDS = 120

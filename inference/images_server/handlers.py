@@ -22,11 +22,18 @@ from ..http.admission import AdmissionQueue
 from ..http.errors import CLIENT_CLOSED, APIError, bad_request, internal_error, unavailable
 from ..http.server import MetricsRegistry, run_while_connected
 from . import reference
-from .models import DrawnImage, DrawRejected, ServableImageModel
+from .models import DrawnImage, DrawRejected, ImagesServerSettings, ServableImageModel
+from .openai_images import (
+    LINKS,
+    ImageEncoder,
+    ImageJob,
+    ImageRequestReader,
+    LinkedImages,
+    check_model,
+    error_event,
+    stream_events,
+)
 from .ray_replicas import Readiness, ReplicaLostError, ReplicaPool
-from .requests import ImageJob, ImageRequestReader, check_model
-from .responses import LINKS, ImageEncoder, LinkedImages, error_event, stream_events
-from .settings import ImagesServerSettings
 
 _HEALTH_CHECK_SECONDS = 1.0
 

@@ -13,8 +13,7 @@ from warehouse.storage import first_line
 
 from ..backends.diffusers.pipeline_runner import GenerationSpec
 from ..roles import BackendError
-from .models import Replica, ReplicaResult, ServableImageModel
-from .settings import ImagesServerSettings
+from .models import ImagesServerSettings, Replica, ReplicaResult, ServableImageModel
 
 _DEPLOYMENT = "replicas"
 # In Ray's error where its agents take more than 15 s to start, which a busy machine may need

@@ -8,7 +8,7 @@ them.
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import FastAPI, Request, Response
@@ -19,31 +19,27 @@ from ..events import RunEvent, StepAccepted, StepExhausted, StepStarted
 from ..generation.requests import GenerationRequest
 from ..generation.runner import PlanCheck
 from ..generation.trajectory_view import StepView
-from .accepted_values import (
-    Choices,
-    Effort,
-    FunctionChoice,
-    Functions,
-    LogitBias,
-    Logprobs,
-    Penalty,
-    Stop,
-    TextFormat,
-    Verbosity,
-)
 from .openapi import describe_body, describe_response
 from .request_models import (
     MAX_ITEMS,
+    NO_AGENTS,
+    NO_FUNCTIONS,
+    NO_LOGPROBS,
+    Choices,
     ContentPart,
     ConversationRequest,
     ConversationTurn,
+    Effort,
     ImageRef,
     ImageURL,
     Json,
+    Only,
     RequestOptions,
     RequestPart,
     Role,
     Seed,
+    TextFormat,
+    Verbosity,
     decode_data_uri,
 )
 from .responses.response_builder import ResponseBuilder
@@ -70,6 +66,12 @@ def _split_markdown(text: object) -> list[str | bytes]:
 
 Markdown = Annotated[
     list[str | bytes], PlainValidator(_split_markdown), WithJsonSchema({"type": "string"})
+]
+
+
+_Penalty = Annotated[float | None, Only(f"{NO_AGENTS}; leave it out", (0,))]
+_Functions = Annotated[
+    Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None, Only(NO_FUNCTIONS, ([],))
 ]
 
 
@@ -111,7 +113,7 @@ class ChatMessage(RequestPart):
 
     role: Role
     content: Markdown | ChatParts | None = None
-    tool_calls: Functions = None
+    tool_calls: _Functions = None
 
 
 class StreamOptions(RequestPart):
@@ -132,17 +134,20 @@ class ChatRequest(ConversationRequest):
     max_tokens: int | None = Field(None, ge=1, description="Likewise")
 
     # Of these, values that would change the result are an error.
-    frequency_penalty: Penalty = None
-    logit_bias: LogitBias = None
-    logprobs: Logprobs = None
+    frequency_penalty: _Penalty = None
+    logit_bias: Annotated[dict[str, Any] | None, Only(f"{NO_AGENTS}; leave it out", ({},))] = None
+    logprobs: Annotated[bool | None, Only(NO_LOGPROBS, (False,))] = None
     modalities: list[Literal["text", "image"]] | None = Field(None, fail_fast=True)
     n: Choices = None
-    presence_penalty: Penalty = None
+    presence_penalty: _Penalty = None
     reasoning_effort: Effort = None
     response_format: TextFormat | None = None
-    stop: Stop = None
-    tools: Functions = None
-    tool_choice: FunctionChoice = None
+    stop: Annotated[
+        str | Annotated[list[str], Field(fail_fast=True)] | None,
+        Only("texts are not cut; leave it out", ([],)),
+    ] = None
+    tools: _Functions = None
+    tool_choice: Annotated[str | dict[str, Any] | None, Only(NO_FUNCTIONS, ("auto", "none"))] = None
     verbosity: Verbosity = None
 
     def plan_check(self) -> PlanCheck:

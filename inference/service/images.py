@@ -18,9 +18,19 @@ from schemas import BadImageError
 from warehouse import EncodedImage
 
 from ..http.errors import APIError, validate
-from .accepted_values import NO_MASK, TOOL_TYPE, Choices, ImageSettings, Only
 from .openapi import describe_body, describe_response
-from .request_models import ConversationTurn, ImageRef, Json, RequestOptions, Seed
+from .request_models import (
+    NO_MASK,
+    TOOL_TYPE,
+    Choices,
+    ConversationTurn,
+    ImageRef,
+    ImageSettings,
+    Json,
+    Only,
+    RequestOptions,
+    Seed,
+)
 from .responses.response_builder import ResponseBuilder, closing_text
 from .run import GenerationRun, check_plan
 from .serving import JSON, GenerationServing, load_images

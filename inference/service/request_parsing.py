@@ -137,19 +137,11 @@ class RequestParser:
     async def _load(self, ref: ImageRef) -> EncodedImage:
         data, param = ref.source, ref.param
         if isinstance(data, str):
-            data = await self._fetch(data, param)
+            is_remote = data[:8].lower().startswith(("http://", "https://"))
+            hint = "this service does not fetch images from URLs; " if is_remote else ""
+            message = f"{param}: {hint}send the image as a data URI (data:image/png;base64,...)"
+            raise bad_request(message, param, "invalid_image_url")
         return await check_input_image(data, param, self.limits)
-
-    async def _fetch(self, url: str, param: str) -> bytes:
-        form = "as a data URI (data:image/png;base64,...)"
-        if not url[:8].lower().startswith(("http://", "https://")):
-            raise bad_request(f"{param}: send the image {form}", param, "invalid_image_url")
-        if not self.limits.remote_pictures:
-            message = f"this service does not fetch images from URLs; send it {form}"
-            raise bad_request(f"{param}: {message}", param, "invalid_image_url")
-        from .image_fetch import fetch_image
-
-        return await fetch_image(url, param, self.limits.picture_bytes)
 
 
 async def check_input_image(data: bytes, param: str, limits: RequestLimits) -> EncodedImage:

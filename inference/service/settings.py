@@ -33,10 +33,6 @@ class RequestLimits(ConfigModel):
         description="Folders and ids at Hugging Face that requests may name as planner or critic, "
         "besides `promoted` and name@version",
     )
-    remote_pictures: bool = Field(
-        False,
-        description="Fetch images from http(s) URLs in requests; never from private addresses",
-    )
 
 
 class RetentionSettings(ConfigModel):

@@ -1,33 +1,49 @@
-"""What `POST /v1/responses` takes."""
+"""What `POST /v1/responses` takes, and how its items are stored: as the API lists them.
 
+Of a stored item, an image is null, or the sha256 of one that the generation began with.
+"""
+
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from ...generation.runner import PlanCheck
-from ...http.errors import MAX_TEXT_LENGTH
-from ..accepted_values import (
-    Conversation,
-    IgnoredObject,
-    ImageChoice,
-    ImageTool,
-    ReasoningSettings,
-    TextSettings,
-    ToolCalls,
-)
+from ...http.errors import MAX_TEXT_LENGTH, RequestModel
 from ..request_models import (
     MAX_ITEMS,
     Base64Image,
     ContentPart,
     ConversationRequest,
     ConversationTurn,
+    Effort,
+    IgnoredObject,
+    ImageChoice,
     ImageRef,
+    ImageTool,
     ImageURL,
+    Json,
+    Only,
     RequestPart,
     Role,
+    TextFormat,
+    Verbosity,
 )
 from ..run import check_plan
+
+Images = Mapping[str, str]
+"""Place in the request -> sha256, of the images that the generation begins with."""
+
+
+def stored_message(role: str, content: list[Json]) -> Json:
+    return {"type": "message", "role": role, "status": "completed", "content": content}
+
+
+def stored_text(role: str, text: str) -> Json:
+    if role == "assistant":
+        return {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "input_text", "text": text}
 
 
 class InputText(RequestPart):
@@ -35,6 +51,12 @@ class InputText(RequestPart):
 
     type: Literal["input_text", "output_text", "text"]
     text: str = Field(max_length=MAX_TEXT_LENGTH)
+
+    def content(self, param: str) -> ContentPart:
+        return self.text
+
+    def stored(self, role: str, param: str, images: Images) -> Json:
+        return stored_text(role, self.text)
 
 
 class InputImage(RequestPart):
@@ -53,12 +75,28 @@ class InputImage(RequestPart):
             raise ValueError("send either image_url or file_id")
         return self
 
+    def content(self, param: str) -> ContentPart:
+        if self.file_id is not None:
+            return ImageRef(self.file_id, f"{param}.file_id", "file")
+        return ImageRef(self.image_url or b"", f"{param}.image_url")
+
+    def stored(self, role: str, param: str, images: Images) -> Json:
+        image = {"type": self.type, "detail": self.detail or "auto", "file_id": self.file_id}
+        name = "image_url" if self.file_id is None else "file_id"
+        return image | {"image_url": images.get(f"{param}.{name}")}
+
 
 class InputRefusal(RequestPart):
     """The refusal in an earlier answer."""
 
     type: Literal["refusal"]
     refusal: str = Field(max_length=MAX_TEXT_LENGTH)
+
+    def content(self, param: str) -> ContentPart:
+        return self.refusal
+
+    def stored(self, role: str, param: str, images: Images) -> Json:
+        return {"type": self.type, "refusal": self.refusal}
 
 
 Part = Annotated[InputText | InputImage | InputRefusal, Field(discriminator="type")]
@@ -74,6 +112,24 @@ class InputMessage(RequestPart):
         | Annotated[list[Part], Field(max_length=MAX_ITEMS, fail_fast=True)]
     )
 
+    def turn(self, param: str) -> ConversationTurn:
+        content = [part.content(place) for part, place in self._parts(param)]
+        return ConversationTurn(self.role, content)
+
+    def stored(self, param: str, images: Images) -> Json:
+        parts = self._parts(param)
+        return stored_message(
+            self.role, [part.stored(self.role, place, images) for part, place in parts]
+        )
+
+    def _parts(self, param: str) -> Iterator[tuple[Part, str]]:
+        """The parts of its content with their places."""
+        if isinstance(self.content, str):
+            yield InputText(type="text", text=self.content), param
+            return
+        for number, part in enumerate(self.content):
+            yield part, f"{param}.content.{number}"
+
 
 class InputImageCall(RequestPart):
     """An image of an earlier answer, sent back as it was received, or by its id."""
@@ -83,12 +139,43 @@ class InputImageCall(RequestPart):
     result: Base64Image | None = Field(None, description="The image in base64")
     status: str | None = Field(None, max_length=100, description="`failed`: there is no image")
 
+    def turn(self, param: str) -> ConversationTurn:
+        content = []
+        if self.result:
+            content = [ImageRef(self.result, f"{param}.result")]
+        elif self.id and self.status != "failed":
+            content = [ImageRef(self.id, f"{param}.id", "call")]
+        return ConversationTurn("assistant", content)
+
+    def stored(self, param: str, images: Images) -> Json:
+        image = images.get(f"{param}.result") or images.get(f"{param}.id")
+        call = {"type": "image_generation_call", "id": self.id, "status": "completed"}
+        return call | {"result": image}
+
 
 class ItemReference(RequestPart):
     """An item of an earlier answer, by its id."""
 
     type: Literal["item_reference"]
     id: str = Field(max_length=200, pattern="^(msg|ig)_")
+
+    def turn(self, param: str) -> ConversationTurn:
+        """Of a message nothing: earlier texts are not read again."""
+        return (
+            self._image_call().turn(param) if self._is_image else ConversationTurn("assistant", [])
+        )
+
+    def stored(self, param: str, images: Images) -> Json:
+        if self._is_image:
+            return self._image_call().stored(param, images)
+        return stored_message("assistant", []) | {"id": self.id}
+
+    @property
+    def _is_image(self) -> bool:
+        return self.id.startswith("ig_")
+
+    def _image_call(self) -> InputImageCall:
+        return InputImageCall(type="image_generation_call", id=self.id)
 
 
 def _item_type(item: Any) -> str:
@@ -106,6 +193,23 @@ Item = Annotated[
         custom_error_message="its type is none of message, image_generation_call, item_reference",
     ),
 ]
+
+
+class TextSettings(RequestModel):
+    """The form of texts: plain, as long as the planner writes them."""
+
+    format: TextFormat | None = None
+    verbosity: Verbosity = None
+
+
+class ReasoningSettings(RequestModel):
+    """How the agents reason: nothing of it can be set here."""
+
+    effort: Effort = None
+    summary: Annotated[
+        str | None, Only("the field interleave.reasoning of the response has the planner's")
+    ] = None
+    generate_summary: Annotated[str | None, Only("leave it out")] = None
 
 
 class ResponsesRequest(ConversationRequest):
@@ -129,9 +233,14 @@ class ResponsesRequest(ConversationRequest):
     )
 
     # Of these, values that would change the result are an error.
-    conversation: Conversation = None
+    conversation: Annotated[
+        str | dict[str, Any] | None,
+        Only("send previous_response_id, or the earlier messages as input"),
+    ] = None
     include: list[str] | None = Field(None, fail_fast=True)
-    max_tool_calls: ToolCalls = None
+    max_tool_calls: Annotated[
+        int | None, Only("limit pictures with interleave.max_steps and interleave.t_max")
+    ] = None
     reasoning: ReasoningSettings | None = None
     text: TextSettings | None = None
 
@@ -161,51 +270,15 @@ class ResponsesRequest(ConversationRequest):
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
         system = [ConversationTurn("system", [self.instructions])] if self.instructions else []
+        items = enumerate(self._items())
+        return system + [item.turn(f"input.{number}") for number, item in items]
+
+    def stored_items(self, images: Images) -> list[Json]:
+        """The items in order."""
+        items = enumerate(self._items())
+        return [item.stored(f"input.{number}", images) for number, item in items]
+
+    def _items(self) -> list[Item]:
         if isinstance(self.input, str):
-            return [*system, ConversationTurn("user", [self.input])]
-        return system + [_turn(item, item_param(n)) for n, item in enumerate(self.input)]
-
-
-def item_param(number: int) -> str:
-    """The place of an item in a request."""
-    return f"input.{number}"
-
-
-def part_param(item: str, number: int) -> str:
-    """The place of a part of an item's content."""
-    return f"{item}.content.{number}"
-
-
-def _turn(item: Item, param: str) -> ConversationTurn:
-    if isinstance(item, ItemReference):
-        image = [ImageRef(item.id, f"{param}.id", "call")] if item.id.startswith("ig_") else []
-        return ConversationTurn("assistant", image)  # earlier texts are not read again
-    if isinstance(item, InputImageCall):
-        return ConversationTurn("assistant", _image_of_call(item, param))
-    if isinstance(item.content, str):
-        return ConversationTurn(item.role, [item.content])
-    parts = enumerate(item.content)
-    content = [_content(part, part_param(param, number)) for number, part in parts]
-    return ConversationTurn(item.role, content)
-
-
-def _image_of_call(item: InputImageCall, param: str) -> list[ContentPart]:
-    if item.result:
-        return [ImageRef(item.result, f"{param}.result")]
-    if item.id and item.status != "failed":
-        return [ImageRef(item.id, f"{param}.id", "call")]
-    return []
-
-
-def _content(part: Part, param: str) -> ContentPart:
-    match part:
-        case InputImage(file_id=str(file_id)):
-            return ImageRef(file_id, f"{param}.file_id", "file")
-        case InputImage(image_url=str() | bytes() as url):
-            return ImageRef(url, f"{param}.image_url")
-        case InputImage():
-            raise AssertionError("validated: it has a source")
-        case InputText(text=text):
-            return text
-        case InputRefusal(refusal=refusal):
-            return refusal
+            return [InputMessage(role="user", content=self.input)]
+        return self.input

@@ -22,8 +22,7 @@ from ...events import (
 )
 from ...generation.trajectory_view import StepView, TrajectoryView, status_of
 from ...http.errors import APIError, bad_request, unavailable
-from ..accepted_values import ImageTool
-from ..request_models import Json
+from ..request_models import ImageTool, Json
 from ..run import STOPPED, GenerationRun
 
 _AGENTS = ("planner", "critic")

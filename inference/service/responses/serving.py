@@ -12,8 +12,9 @@ import orjson
 from fastapi import FastAPI, Query, Request, Response
 
 from schemas import BadImageError
-from warehouse import EncodedImage
+from warehouse import EncodedImage, ImageStore
 
+from ...events import LazyImage
 from ...generation.requests import GenerationRequest
 from ...http.errors import APIError, bad_request, not_found
 from ..files import FileStore
@@ -21,13 +22,13 @@ from ..openapi import describe_body, describe_response
 from ..request_models import ConversationTurn, ImageRef, Json, RequestOptions
 from ..request_parsing import current_turn
 from ..run import GenerationRun
-from ..serving import JSON, Deleted, GenerationServing, Order, Page, load_images, owner_of
-from .input_items import WITH_IMAGES, items_to_store, list_items
-from .protocol import ResponsesRequest
+from ..serving import JSON, Deleted, GenerationServing, Order, Page, load_images, owner_of, page_of
+from .protocol import ResponsesRequest, stored_message, stored_text
 from .response_builder import ResponseBuilder
 from .streaming_events import EventsHeader, ResponseEventEncoder
 
 _MAX_SEQUENCE_NUMBER = 2**31
+_WITH_IMAGES = "message.input_image.image_url"  # value of `include` that asks for images
 _CALL_ID = re.compile(r"ig_([A-Za-z0-9]{1,64})_(\d{1,6})")
 
 
@@ -96,10 +97,12 @@ class ResponsesServing(GenerationServing):
     ) -> Response:
         """What a Response was made from; `include`: images, which are left out otherwise."""
         run = await self._find(request, response_id)
-        wanted = WITH_IMAGES in [*(include or ()), *(include_list or ())]
+        wanted = _WITH_IMAGES in [*(include or ()), *(include_list or ())]
         images = self.manager.home.images if wanted else None
+        items = _items(run) if order == "asc" else _items(run)[::-1]
+        page = page_of(items, after, limit, "item")
         try:
-            page = await asyncio.to_thread(list_items, run, images, after, limit, order)
+            page.data = await asyncio.to_thread(_with_images, page.data, images)
         except BadImageError:
             raise APIError(HTTPStatus.GONE, "an image of this request is missing") from None
         return Response(page.model_dump_json(), media_type=JSON)
@@ -129,7 +132,7 @@ class ResponsesServing(GenerationServing):
             generation,
             sent.model,
             sent.plan_check(),
-            input=items_to_store(sent.input, _images_by_place(turns, generation)),
+            input=sent.stored_items(_images_by_place(turns, generation)),
             background=bool(sent.background),
             instructions=sent.instructions,
             max_output_tokens=sent.max_output_tokens,
@@ -220,3 +223,34 @@ async def _chunks(
     yield encoder.opening()
     async for event in run.follow():
         yield await encoder.encode(event)
+
+
+def _items(run: GenerationRun) -> list[Json]:
+    """What a Response was made from, with ids; a request of another API is one message."""
+    image = {"type": "input_image", "detail": "auto", "file_id": None}
+    images = [image | {"image_url": sha256} for sha256 in run.input_images]
+    message = stored_message("user", [stored_text("user", run.request.text), *images])
+    prefix = f"msg_{run.request.generation_id}_input"
+    items = enumerate(run.fields.get("input") or [message])
+    return [item | {"id": item.get("id") or f"{prefix}_{number}"} for number, item in items]
+
+
+def _with_images(items: list[Json], images: ImageStore | None) -> list[Json]:
+    """Stored items with their images, or null; raises BadImageError if one is missing."""
+
+    def load(sha256: str | None) -> LazyImage | None:
+        return LazyImage(images, sha256) if images and sha256 else None
+
+    def part_with_image(part: Json) -> Json:
+        if part["type"] != "input_image":
+            return part
+        image = load(part["image_url"])
+        return part | {"image_url": image and image.data_url}
+
+    def item_with_images(item: Json) -> Json:
+        if item["type"] == "image_generation_call":
+            image = load(item["result"])
+            return item | {"result": image and image.data_url.partition(",")[2]}
+        return item | {"content": [part_with_image(part) for part in item["content"]]}
+
+    return [item_with_images(item) for item in items]

@@ -14,9 +14,13 @@ from inference.backends.diffusers.pipeline_runner import GenerationSpec
 from inference.http.auth import Keys
 from inference.http.server import HTTPServer, listening_socket
 from inference.images_server.app import make_app
-from inference.images_server.models import Replica, ReplicaResult, ServableImageModel
+from inference.images_server.models import (
+    ImagesServerSettings,
+    Replica,
+    ReplicaResult,
+    ServableImageModel,
+)
 from inference.images_server.ray_replicas import Readiness, ReplicaPool
-from inference.images_server.settings import ImagesServerSettings
 from warehouse import EncodedImage
 
 

@@ -15,9 +15,9 @@ from inference.backends.diffusers.pipeline_runner import GenerationSpec, Pipelin
 from inference.backends.diffusers.registry import load_registry
 from inference.backends.images.limits import GeneratorLimits, limits_of
 from inference.http.errors import APIError
-from inference.images_server import responses
+from inference.images_server import openai_images
 from inference.images_server.models import SKETCH, DrawRejected, servable_pipeline
-from inference.images_server.responses import LINKS, LinkedImages, preview_steps
+from inference.images_server.openai_images import LINKS, LinkedImages, preview_steps
 from tests.inference.images_server.served_images import LocalReplica, images_of, metrics, served
 from warehouse import EncodedImage
 
@@ -76,7 +76,7 @@ def test_a_link_leads_to_the_image_without_a_key():
 
 def test_links_expire_and_are_bounded(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(responses, "monotonic", lambda: now[0])
+    monkeypatch.setattr(openai_images, "monotonic", lambda: now[0])
     store = LinkedImages(seconds=10, max_bytes=100)
     names = []
     for _ in range(3):

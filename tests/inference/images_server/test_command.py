@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from dagster_project.cli.app import app
 from inference.images_server import app as images_app
 from inference.images_server.app import KEY, serve_images
-from inference.images_server.settings import ImagesServerSettings
+from inference.images_server.models import ImagesServerSettings
 from inference.servers.processes import find_marked
 from inference.sketch_world import generator as sketch_generator
 from schemas import FoundryError

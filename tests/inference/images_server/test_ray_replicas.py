@@ -14,9 +14,8 @@ import pytest
 from inference.backends.diffusers import tiny
 from inference.backends.diffusers.backend import DiffusersSettings, select_model
 from inference.backends.factory import Backends
-from inference.images_server.models import servable_pipeline
+from inference.images_server.models import ImagesServerSettings, servable_pipeline
 from inference.images_server.ray_replicas import deploy
-from inference.images_server.settings import ImagesServerSettings
 from inference.roles import BackendError
 from tests.helpers.ports import ray_agent_ports
 from tests.inference.images_server.served_images import images_of, metrics, served, until

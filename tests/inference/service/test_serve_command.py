@@ -71,6 +71,6 @@ def test_an_invalid_command_is_one_line_of_error(home, capsys):
 
 def test_settings_come_from_the_profile():
     settings = load_profile("sketch").service
-    assert settings.host == "127.0.0.1" and not settings.limits.remote_pictures
+    assert settings.host == "127.0.0.1"
     with pytest.raises(ValueError, match="frozen"):
         settings.port = 1

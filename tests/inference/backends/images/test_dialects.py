@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from inference.backends.images.dialects import DIALECTS
-from inference.images_server.requests import ImageRequest
+from inference.images_server.openai_images import ImageRequest
 from inference.roles import BackendError, RetryableError, UnusableAnswerError
 from tests.inference.backends.images.rules_server import (
     RULES,
