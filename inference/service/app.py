@@ -39,11 +39,9 @@ from .response_store import FILE
 from .responses.protocol import ResponsesRequest
 from .responses.serving import ResponsesServing
 from .settings import ServiceSettings
-from .studio.benchmarks import ReportRenderer, benchmark_router
-from .studio.costs import costs_router
+from .studio.costs_benchmarks import ReportRenderer, benchmark_router, costs_router
 from .studio.reviews import ReviewRequest, review_router
 from .studio.router import PAGE_HEADERS, add_studio_routes
-from .studio.settings import settings_router
 
 KEYS = "INTERLEAVE_SERVICE_KEYS"
 
@@ -191,8 +189,7 @@ def make_app(
     FilesServing(files, bodies, settings.limits).add_routes(app)
     _add_models_routes(app, manager)
     _add_operations_routes(app, manager)
-    add_studio_routes(app, manager.home.images, manager.store)
-    app.include_router(settings_router(manager, defaults))
+    add_studio_routes(app, manager, defaults)
     app.include_router(benchmark_router(manager.home, render_report))
     app.include_router(review_router(manager.home, bodies))
     app.include_router(costs_router(manager.home, budget, manager.store, keys.several))

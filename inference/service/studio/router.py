@@ -1,5 +1,6 @@
-"""Routes of the studio: the page, its static files, earlier responses and their images."""
+"""Routes of the studio: the page and its files, what may be requested, earlier responses."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -10,14 +11,19 @@ from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import AwareDatetime, BaseModel, Field
 
-from schemas import BadImageError
+from schemas import BadImageError, FoundryError
 from warehouse import ImageStore
+from warehouse.images import UPLOAD_FORMATS
 
 from ...generation.html_export import generation_html, generation_markdown, generation_zip
+from ...generation.requests import GenerationOptions
 from ...generation.trajectory_view import TrajectoryView
-from ...http.errors import APIError, not_found
+from ...http.errors import APIError, not_found, unavailable
+from ...roles import max_reference_images
+from ...settings import LoopSettings
 from ..openapi import IMAGE_FILE, describe_file
-from ..request_parsing import DEFAULT_MODEL
+from ..request_manager import RequestManager
+from ..request_parsing import DEFAULT_MODEL, MODELS, available_models
 from ..response_store import ResponseStore
 from ..responses.response_builder import ResponseBuilder
 from ..run import GenerationRun
@@ -104,7 +110,39 @@ class StoredGeneration(_Generation):
     response: dict[str, Any] = Field(description="The Response, with its field `interleave`")
 
 
-def add_studio_routes(app: FastAPI, images: ImageStore, store: ResponseStore) -> None:
+class StudioModel(BaseModel):
+    """A choice of agents."""
+
+    id: str = Field(description="Value of a request's `model`")
+    title: str
+    description: str
+    compared: bool = Field(description="It is a column of a comparison of agents")
+
+
+class StudioLimits(BaseModel):
+    """Limits of a request; a service rejects what exceeds them."""
+
+    text: int = Field(description="Characters")
+    images: int
+    image_bytes: int = Field(description="Of an image")
+    pixels: int = Field(description="Of an image")
+    bytes: int = Field(description="Of the body")
+    t_max: int
+    candidates: int
+    max_steps: int
+
+
+class StudioSettings(BaseModel):
+    """What a request may ask for."""
+
+    models: list[StudioModel] = Field(description="Those that are available")
+    conditioning: list[Literal["last", "all"]] = Field(description="What the generator can use")
+    defaults: GenerationOptions = Field(description="Options that a request leaves out")
+    limits: StudioLimits
+    image_types: list[str] = Field(description="Media types of input images")
+
+
+def add_studio_routes(app: FastAPI, manager: RequestManager, defaults: LoopSettings) -> None:
     """The page and its files, which need no key, and the data of responses."""
 
     @app.get("/", include_in_schema=False)
@@ -117,7 +155,49 @@ def add_studio_routes(app: FastAPI, images: ImageStore, store: ResponseStore) ->
             raise not_found("This file doesn't exist.")
         return FileResponse(_STATIC_FILES[name], headers=PAGE_HEADERS)
 
-    app.include_router(_data_router(images, store))
+    app.include_router(_settings_router(manager, defaults))
+    app.include_router(_data_router(manager.home.images, manager.store))
+
+
+def _settings_router(manager: RequestManager, defaults: LoopSettings) -> APIRouter:
+    """The route, which needs no key: it says no more than the OpenAPI document and `/ready`."""
+    router = APIRouter(prefix="/studio", tags=["studio"])
+    options = GenerationOptions.model_validate(defaults.model_dump())
+
+    @router.get("/settings")
+    async def settings() -> StudioSettings:
+        """Limits, defaults, and the agents and options that are available."""
+        try:
+            names = available_models(await manager.resolver.critics())
+            roles = await manager.resolver.resolve()
+        except FoundryError as error:
+            raise unavailable(str(error), "not_ready") from error
+        takes = await asyncio.to_thread(max_reference_images, roles.generator)
+        return StudioSettings(
+            models=[_studio_model(name) for name in names],
+            conditioning=["last"] if takes == 1 else ["last", "all"],
+            defaults=options,
+            limits=_limits(manager),
+            image_types=[f"image/{name.lower()}" for name in UPLOAD_FORMATS],
+        )
+
+    return router
+
+
+def _studio_model(name: str) -> StudioModel:
+    _, title, description = MODELS[name]
+    compared = name != DEFAULT_MODEL
+    return StudioModel(id=name, title=title, description=description, compared=compared)
+
+
+def _limits(manager: RequestManager) -> StudioLimits:
+    limits = manager.settings.limits
+    return StudioLimits(
+        images=limits.pictures,
+        image_bytes=limits.picture_bytes,
+        max_steps=limits.steps,
+        **limits.model_dump(include={"text", "pixels", "bytes", "t_max", "candidates"}),
+    )
 
 
 def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:

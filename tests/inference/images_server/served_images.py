@@ -2,13 +2,9 @@
 
 import base64
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-
-import httpx
-import openai
+from functools import partial
 
 from inference.backends.diffusers.pipeline_runner import GenerationSpec
 from inference.http.auth import Keys
@@ -21,6 +17,7 @@ from inference.images_server.models import (
     ServableImageModel,
 )
 from inference.images_server.ray_replicas import Readiness, ReplicaPool
+from tests.inference.service.running_service import RunningServer, wait_until
 from warehouse import EncodedImage
 
 
@@ -39,22 +36,6 @@ class LocalReplica:
 
     def readiness(self) -> Readiness:
         return Readiness(1, 1)
-
-
-@dataclass(frozen=True)
-class RunningServer:
-    """A running server."""
-
-    url: str
-
-    def client(self, retries: int = 0, key: str = "none") -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=retries)
-
-    def get(self, path: str, **more) -> httpx.Response:
-        return httpx.get(self.url + path, timeout=60, **more)
-
-    def post(self, path: str, **more) -> httpx.Response:
-        return httpx.post(self.url + path, timeout=60, **more)
 
 
 @contextmanager
@@ -84,16 +65,4 @@ def images_of(response) -> list[EncodedImage]:
     return [EncodedImage(base64.b64decode(image.b64_json)) for image in response.data]
 
 
-def metrics(server: RunningServer) -> dict[str, float]:
-    """Every number that Prometheus would read."""
-    lines = server.get("/metrics").text.splitlines()
-    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    return {name: float(value) for name, value in pairs}
-
-
-def until(condition: Callable[[], object], seconds: float = 300) -> None:
-    """Wait for a condition, for long on a busy machine."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition was not met in time"
-        time.sleep(0.05)
+until = partial(wait_until, seconds=300)  # for long on a busy machine

@@ -4,7 +4,6 @@ import base64
 import io
 from dataclasses import replace
 
-import httpx
 import openai
 import pytest
 from PIL import Image
@@ -18,7 +17,7 @@ from inference.http.errors import APIError
 from inference.images_server import openai_images
 from inference.images_server.models import SKETCH, DrawRejected, servable_pipeline
 from inference.images_server.openai_images import LINKS, LinkedImages, preview_steps
-from tests.inference.images_server.served_images import LocalReplica, images_of, metrics, served
+from tests.inference.images_server.served_images import LocalReplica, images_of, served
 from warehouse import EncodedImage
 
 MEADOW = "Draw a meadow with a red flower at the bottom center."
@@ -61,19 +60,6 @@ def test_images_have_the_requested_format_and_compression(sketch):
     assert sizes == sorted(sizes) and sizes[0] < sizes[-1]
 
 
-def test_a_link_leads_to_the_image_without_a_key():
-    with served(SKETCH, LocalReplica(SKETCH), key="open sesame") as server:
-        images = server.client(key="open sesame").images
-        seeded = {"prompt": MEADOW, "extra_body": {"seed": 1}}
-        [linked] = images.generate(response_format="url", output_format="webp", **seeded).data
-        [carried] = images_of(images.generate(output_format="webp", **seeded))
-        reply = httpx.get(linked.url)
-        assert (reply.content, reply.headers["content-type"]) == (carried.data, "image/webp")
-        assert linked.b64_json is None
-        assert httpx.get(linked.url.replace(linked.url[-12:-5], "x" * 7)).status_code == 404
-        assert httpx.get(f"{server.url}{LINKS}../../models").status_code in (401, 404)
-
-
 def test_links_expire_and_are_bounded(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(openai_images, "monotonic", lambda: now[0])
@@ -112,32 +98,18 @@ def test_a_stream_has_partial_images_and_the_image(klein):
     assert edited[-1].output_format == "jpeg" and edited[-1].size == "64x64"
 
 
-def test_a_stream_without_steps_has_the_image_alone(sketch):
-    [event] = sketch.client().images.generate(prompt=MEADOW, stream=True, partial_images=3)
-    assert event.type == "image_generation.completed"
-
-
-class BrokenReplica(LocalReplica):
-    async def draw(self, spec):
-        raise RuntimeError("a bug")
-
-
 def test_streams_are_counted_by_how_they_end():
     with served(SKETCH, LocalReplica(SKETCH)) as server:
         images = server.client().images
-        list(images.generate(prompt=MEADOW, stream=True))
+        [event] = images.generate(prompt=MEADOW, stream=True, partial_images=3)
+        assert event.type == "image_generation.completed"  # it has no steps, so no partial ones
         with pytest.raises(openai.APIError, match="multiple of 96"):
             list(images.generate(prompt=MEADOW, size="100x100", stream=True))
         with pytest.raises(openai.BadRequestError, match="at most 500 steps"):
             images.generate(prompt=MEADOW, stream=True, extra_body={"num_inference_steps": 501})
-        counted = metrics(server)
+        counted = server.metrics()
     requests = 'interleave_images_requests_total{{endpoint="generations",status="{}"}}'
     assert counted[requests.format(200)] == 1 and counted[requests.format(400)] == 2
-    with served(SKETCH, BrokenReplica(SKETCH)) as server:
-        with pytest.raises(openai.APIError) as caught:
-            list(server.client().images.generate(prompt=MEADOW, stream=True))
-        assert "a bug" not in str(caught.value)
-        assert metrics(server)[requests.format(500)] == 1
 
 
 def test_partial_images_take_at_most_half_of_the_steps_each():
@@ -150,14 +122,6 @@ def test_partial_images_take_at_most_half_of_the_steps_each():
         (50, 0): [],
     }
     assert {case: preview_steps(*case) for case in expected} == expected
-
-
-def test_models_say_what_they_take(sketch):
-    limits = GeneratorLimits.model_validate(sketch.client().models.retrieve("sketch").limits)
-    assert (limits.references, limits.negative_prompt, limits.square) == (1, False, True)
-    assert limits.problem_with_size("192x192") is None
-    assert "no multiples of 96" in limits.problem_with_size("100x100")
-    assert "no square" in limits.problem_with_size("192x96")
 
 
 class RecordingReplica(LocalReplica):

@@ -12,17 +12,14 @@ import openai
 import pytest
 from PIL import Image
 
+from inference.backends.images.limits import GeneratorLimits
 from inference.images_server.models import SKETCH
+from inference.images_server.openai_images import LINKS
 from inference.images_server.ray_replicas import Readiness, ReplicaLostError
 from inference.sketch_world import generator as sketch_generator
 from inference.sketch_world.settings import SketchSettings
-from tests.inference.images_server.served_images import (
-    LocalReplica,
-    images_of,
-    metrics,
-    served,
-    until,
-)
+from tests.inference.images_server.served_images import LocalReplica, images_of, served, until
+from tests.inference.service.running_service import error_of
 from warehouse import EncodedImage
 
 MEADOW = "Draw a meadow with a red flower at the bottom center."
@@ -34,6 +31,10 @@ DRAW, EDIT = "/v1/images/generations", "/v1/images/edits"
 def server():
     with served(SKETCH, LocalReplica(SKETCH), allowed={"bytes": 200_000, "pixels": 500_000}) as it:
         yield it
+
+
+def draw(server):
+    return server.post(DRAW, json={"prompt": MEADOW})
 
 
 class BlockedReplica(LocalReplica):
@@ -74,14 +75,6 @@ def png(size=(96, 96), mode="RGB"):
     buffer = io.BytesIO()
     Image.new(mode, size, "white").save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def error_of(response, status):
-    assert response.status_code == status, response.text
-    error = response.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert "Traceback" not in response.text
-    return error
 
 
 def test_seed_and_size_determine_the_images(server):
@@ -185,19 +178,22 @@ def test_oversized_body_is_a_413_that_the_client_receives(server):
     assert error_of(server.post(DRAW, json=long), 413)["code"] == "request_too_large"
 
 
-def test_models_and_unknown_names(server):
+def test_models_say_what_they_take(server):
     client = server.client()
     assert [model.id for model in client.models.list()] == ["sketch"]
-    assert client.models.retrieve("sketch").id == "sketch"
+    limits = GeneratorLimits.model_validate(client.models.retrieve("sketch").limits)
+    assert (limits.references, limits.negative_prompt, limits.square) == (1, False, True)
+    assert limits.problem_with_size("192x192") is None
+    assert "no multiples of 96" in limits.problem_with_size("100x100")
+    assert "no square" in limits.problem_with_size("192x96")
     with pytest.raises(openai.NotFoundError, match="no model dall-e here, only sketch"):
         client.images.generate(model="dall-e", prompt=MEADOW)
     assert "Not Found" in error_of(server.get("/v1/nothing"), 404)["message"]
     assert "Not Allowed" in error_of(server.get(DRAW), 405)["message"]
 
 
-def test_only_health_needs_no_key():
+def test_only_health_and_links_need_no_key():
     with served(SKETCH, LocalReplica(SKETCH), key="open sesame") as server:
-        assert server.client(key="open sesame").images.generate(prompt=MEADOW).data
         for header in ("Bearer", "Bearer open", "Bearer open sesamé", "open sesame"):
             headers = {"Authorization": header.encode()}
             rejected = server.post(DRAW, json={"prompt": MEADOW}, headers=headers)
@@ -205,6 +201,15 @@ def test_only_health_needs_no_key():
         assert server.get("/health").status_code == 200
         assert server.get("/metrics").status_code == 401
         assert "sesame" not in server.get("/v1/models").text
+        images = server.client(key="open sesame").images
+        seeded = {"prompt": MEADOW, "extra_body": {"seed": 1}}
+        [linked] = images.generate(response_format="url", output_format="webp", **seeded).data
+        [carried] = images_of(images.generate(output_format="webp", **seeded))
+        reply = httpx.get(linked.url)
+        assert (reply.content, reply.headers["content-type"]) == (carried.data, "image/webp")
+        assert linked.b64_json is None
+        assert httpx.get(linked.url.replace(linked.url[-12:-5], "x" * 7)).status_code == 404
+        assert server.get(f"{LINKS}../../models").status_code in (401, 404)
 
 
 def reward_request(prompt, image=None):
@@ -314,10 +319,14 @@ def test_internal_errors_have_no_details():
             until(lambda server=server: server.get("/ready").status_code == 200)
             ours = error_of(draw(server), status)
             theirs = server.post("/edit", json=reward_request(MEADOW))
-        assert message in ours["message"] and "secret" not in ours["message"]
-        assert ours["type"] == "server_error"
+            with pytest.raises(openai.APIError, match=message) as streamed:
+                list(server.client().images.generate(prompt=MEADOW, stream=True))
+            requests = 'interleave_images_requests_total{endpoint="generations",status="%d"}'
+            assert server.metrics()[requests % status] == 2
+        assert message in ours["message"] and ours["type"] == "server_error"
         assert theirs.status_code == status and list(theirs.json()) == ["detail"]
-        assert "secret" not in theirs.text
+        for shown in (ours["message"], theirs.text, str(streamed.value)):
+            assert "secret" not in shown
 
 
 def test_full_queue_sends_retry_after():
@@ -337,10 +346,6 @@ def test_full_queue_sends_retry_after():
         for thread in waiting:
             thread.join()
         assert draw(server).status_code == 200
-
-
-def draw(server):
-    return server.post(DRAW, json={"prompt": MEADOW})
 
 
 def test_disconnect_cancels_and_frees_the_queue():
@@ -376,10 +381,10 @@ def test_not_ready_without_replicas():
 
 
 def test_metrics_count_requests_images_and_batches(server):
-    before = metrics(server)
+    before = server.metrics()
     server.client().images.generate(prompt=MEADOW, n=3)
     server.post(DRAW, json={"prompt": ""})
-    after = metrics(server)
+    after = server.metrics()
     change = {name: after[name] - before.get(name, 0) for name in after}
     counted = 'interleave_images_requests_total{endpoint="generations",status="%s"}'
     assert change[counted % 200] == change[counted % 400] == 1

@@ -1,7 +1,6 @@
 """Replicas on a real Ray cluster of two nodes, asked by the official client."""
 
 import asyncio
-import base64
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +17,7 @@ from inference.images_server.models import ImagesServerSettings, servable_pipeli
 from inference.images_server.ray_replicas import deploy
 from inference.roles import BackendError
 from tests.helpers.ports import ray_agent_ports
-from tests.inference.images_server.served_images import images_of, metrics, served, until
+from tests.inference.images_server.served_images import images_of, served, until
 from warehouse import EncodedImage, Home
 
 pytestmark = pytest.mark.long
@@ -111,16 +110,6 @@ def test_seed_size_and_steps_change_the_image(server):
     assert np.abs(pixels(together[1]) - pixels(first)).max() > ROUNDING
 
 
-def test_a_stream_has_partial_images_from_the_replicas(server):
-    more = {"seed": 5, "num_inference_steps": 4}
-    stream = server.client().images.generate(
-        prompt="a red cat", stream=True, partial_images=1, extra_body=more
-    )
-    partial, completed = list(stream)
-    assert partial.type == "image_generation.partial_image"
-    assert EncodedImage(base64.b64decode(completed.b64_json)) == generate(server, **more)[0]
-
-
 def test_edit_depends_on_every_reference(server):
     def edit(*references):
         images = [("r.png", each.data, "image/png") for each in references]
@@ -141,11 +130,11 @@ def test_options_that_the_model_would_ignore_are_rejected(server):
 
 
 def test_load_reaches_both_nodes_in_batches(server):
-    before = metrics(server)
+    before = server.metrics()
     with ThreadPoolExecutor(CAPACITY) as clients:
         answers = clients.map(lambda seed: generate(server, seed=seed), range(3 * CAPACITY))
         assert len({answer[0] for answer in answers}) == 3 * CAPACITY
-    after = metrics(server)
+    after = server.metrics()
     replicas = replicas_of(after)
     assert all(after[name] > before.get(name, 0) for name in replicas.values())
     nodes = {psutil.Process(pid).ppid() for pid in replicas}  # a node's raylet
@@ -175,11 +164,11 @@ def test_full_server_sends_retry_after_and_disconnects_free_capacity(server):
 
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(disconnect_while_waiting)
-        until(lambda: metrics(server)["interleave_images_queue"] == CAPACITY)
+        until(lambda: server.metrics()["interleave_images_queue"] == CAPACITY)
         full = server.post(DRAW, json={"prompt": "a red cat"})
         waiting.result()
     assert full.status_code == 429 and int(full.headers["Retry-After"]) >= 1
-    until(lambda: metrics(server)["interleave_images_queue"] == 0)
+    until(lambda: server.metrics()["interleave_images_queue"] == 0)
     # Both replicas have cancelled what they had begun.
     with ThreadPoolExecutor(CAPACITY) as clients:
         assert all(clients.map(lambda seed: generate(server, seed=seed), range(CAPACITY)))
@@ -211,7 +200,7 @@ def test_our_images_backend_uses_it(server):
 
 def test_dead_replica_is_replaced_while_the_other_continues(server):
     generate(server, n=CAPACITY)
-    before = replicas_of(metrics(server))
+    before = replicas_of(server.metrics())
     psutil.Process(next(iter(before))).kill()
     client = server.client(retries=8)
     for _ in range(8):
@@ -220,6 +209,6 @@ def test_dead_replica_is_replaced_while_the_other_continues(server):
 
     def used_new_replica():
         client.images.generate(prompt="a red cat", n=4)
-        return set(replicas_of(metrics(server))) - set(before)
+        return set(replicas_of(server.metrics())) - set(before)
 
     until(used_new_replica)

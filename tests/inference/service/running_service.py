@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import json
+import socket
 import ssl
 import threading
 import time
@@ -114,12 +116,10 @@ def blocked_roles(home: Home) -> tuple[Barrier, Roles]:
 
 
 @dataclass(frozen=True)
-class RunningService:
-    """A running service."""
+class RunningServer:
+    """A server of ours, asked by OpenAI's client or in plain HTTP."""
 
     url: str
-    manager: RequestManager
-    server: ServiceServer
 
     def client(self, retries: int = 0, key: str = "none") -> openai.OpenAI:
         http, url = openai.DefaultHttpxClient(verify=TLS), f"{self.url}/v1"
@@ -136,9 +136,21 @@ class RunningService:
         return httpx.post(self.url + path, timeout=60, verify=TLS, **more)
 
     def metrics(self) -> dict[str, float]:
+        """Every number that Prometheus would read."""
         lines = self.get("/metrics").text.splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", int(self.url.rpartition(":")[2])), 60)
+
+
+@dataclass(frozen=True)
+class RunningService(RunningServer):
+    """A running service."""
+
+    manager: RequestManager
+    server: ServiceServer
 
     def stop(self) -> None:
         self.server.should_exit = True
@@ -182,6 +194,15 @@ def running_service(
         finally:
             server.should_exit = True
             thread.join()
+
+
+def raw_request(path: str, body: object, length: int | None = None, **headers: str) -> bytes:
+    """A POST of JSON as bytes on a connection; `length`: that it claims to have."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    fields = {"Host": "127.0.0.1", "Content-Type": "application/json"} | headers
+    fields["Content-Length"] = str(len(content) if length is None else length)
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + content
 
 
 def decode_image(text: str) -> EncodedImage:

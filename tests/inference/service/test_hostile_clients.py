@@ -26,6 +26,7 @@ from tests.inference.service.running_service import (
     SNOWMAN,
     data_uri,
     error_of,
+    raw_request,
     running_service,
     wait_until,
 )
@@ -200,10 +201,9 @@ def test_a_body_of_a_hundred_megabytes_is_rejected(service):
 def test_a_body_that_is_announced_as_too_large_is_rejected_at_once(home):
     """The client may send on to a bound, and sees the response; then the connection ends."""
     with running_service(home, limits={"bytes": 1000}) as service:
-        for close in ("", "Connection: close\r\n", "Expect: 100-continue\r\n"):
-            head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-            with connected(service) as connection:
-                connection.sendall(f"{head}{close}Content-Length: {2**40}\r\n\r\n".encode())
+        for close in ({}, {"Connection": "close"}, {"Expect": "100-continue"}):
+            with service.connect() as connection:
+                connection.sendall(raw_request(PATH, b"", 2**40, **close))
                 assert connection.recv(65_536).startswith(b"HTTP/1.1 413 ")
                 sent = 0
                 with suppress(ConnectionError):
@@ -226,7 +226,7 @@ def test_idle_connections_outlast_those_of_clients(home, monkeypatch):
                 own_ends.add(stream.get_extra_info("client_addr"))
             assert len(own_ends) == 1
         monkeypatch.setattr(server, "_KEEP_ALIVE_SECONDS", 0.1)
-        with connected(service) as connection:
+        with service.connect() as connection:
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             while connection.recv(65_536):
                 pass
@@ -295,16 +295,10 @@ def open_requests(service):
     return service.metrics()["interleave_service_connections"]
 
 
-def connected(service):
-    port = int(service.url.rpartition(":")[2])
-    return socket.create_connection(("127.0.0.1", port), timeout=60)
-
-
 @contextmanager
 def half_sent(service, length=1000, sent=b'{"input": '):
-    with connected(service) as connection:
-        head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        connection.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + sent)
+    with service.connect() as connection:
+        connection.sendall(raw_request(PATH, sent, length))
         yield connection
 
 
@@ -319,7 +313,7 @@ def test_half_sent_heads_and_bodies_time_out(home):
                 answer += part
             assert b" 408 " in answer.splitlines()[0]
         for before in (b"", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
-            with connected(service) as connection:
+            with service.connect() as connection:
                 connection.sendall(before + b"GET /health HTTP/1.1\r\nHost:")
                 while connection.recv(65_536):
                     pass
@@ -328,7 +322,7 @@ def test_half_sent_heads_and_bodies_time_out(home):
 
 def raw_answer(service, head, segment=2**30):
     """The first line that the service answers to a head sent in segments; it has to close."""
-    with connected(service) as connection:
+    with service.connect() as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with suppress(ConnectionError):  # closed while it was still sent
             for start in range(0, len(head), segment):
@@ -444,9 +438,7 @@ def test_a_client_that_does_not_read_is_disconnected(home):
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             connection.connect(("127.0.0.1", port))
-            body = json.dumps({"input": SNOWMAN, "stream": True}).encode()
-            head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            connection.sendall(raw_request(PATH, {"input": SNOWMAN, "stream": True}))
             wait_until(lambda: service.manager.store.search(""))
             wait_until(lambda: not service.manager._runs)
             wait_until(lambda: open_requests(service) == 1)

@@ -1,7 +1,6 @@
 """Ten thousand streams at once: some are served, the others rejected, and the service survives."""
 
 import asyncio
-import json
 import resource
 from collections import Counter
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ import psutil
 import pytest
 
 from assets.core.profile import FOLDER
-from tests.inference.service.running_service import HOUSE, SNOWMAN, wait_until
+from tests.inference.service.running_service import HOUSE, SNOWMAN, raw_request, wait_until
 from tests.inference.service.serve_command import serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -48,14 +47,9 @@ class StreamingClients:
             writer.close()
 
     async def _one(self) -> None:
-        body = json.dumps({"input": SNOWMAN, "stream": True}).encode()
-        head = (
-            f"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
         async with self._connecting:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-            writer.write(head.encode() + body)
+            writer.write(raw_request("/v1/responses", {"input": SNOWMAN, "stream": True}))
         self._writers.append(writer)
         first = await asyncio.wait_for(reader.readline(), 300)
         self.statuses[first.decode().split(" ")[1]] += 1

@@ -1,10 +1,7 @@
 """Queue, cancellation, deadlines, API keys and idempotency keys."""
 
-import json
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 
 import httpx
@@ -24,6 +21,7 @@ from tests.inference.service.running_service import (
     blocked_roles,
     error_of,
     images_of,
+    raw_request,
     running_service,
     sketch_roles,
     wait_until,
@@ -219,21 +217,11 @@ def test_cancelling_stops_the_work_and_ends_its_stream(held):
     assert client.responses.cancel(response_id).status == "cancelled"  # without effect
 
 
-@contextmanager
-def connection(service, request):
-    """A connection on which a request was sent; closed without reading the answer."""
-    body = json.dumps(request).encode()
-    head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    port = int(service.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port)) as client:
-        client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        yield
-
-
 def test_a_disconnect_cancels(held):
     service, barrier = held
     for count, stream in enumerate((True, False), 1):
-        with connection(service, {"input": HOUSE, "stream": stream}):
+        with service.connect() as connection:  # the answer is not read
+            connection.sendall(raw_request(PATH, {"input": HOUSE, "stream": stream}))
             wait_until(lambda: barrier.waiting == 1)
         wait_until(lambda n=count: barrier.cancelled == n)
         wait_until(lambda: service.metrics()["interleave_service_running"] == 0)
