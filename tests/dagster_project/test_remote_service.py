@@ -10,8 +10,7 @@ import yaml
 from PIL import Image
 
 from tests.inference.backends.providers.faulty_provider import KEY, provider
-from tests.inference.service.running_service import SNOWMAN, wait_until
-from tests.inference.service.serve_command import serving
+from tests.inference.service.running_service import SNOWMAN, serving, wait_until
 from warehouse import Home
 from warehouse.sql import query
 

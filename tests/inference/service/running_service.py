@@ -1,10 +1,13 @@
-"""A service in a thread, on a free port, with the sketch world's agents or with others."""
+"""A service in a thread or a process, with the sketch world's agents or with others."""
 
 import asyncio
 import base64
 import json
+import re
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -194,6 +197,22 @@ def running_service(
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextmanager
+def serving(home: object, *more: str) -> Iterator[tuple[subprocess.Popen, openai.OpenAI]]:
+    """`interleave serve` as a process, on a free port, and a client of it."""
+    command = [sys.executable, "-m", "dagster_project.cli.app", "serve"]
+    options = ["--home", str(home), "--port", "0", *more]
+    process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+    try:
+        lines = iter(process.stderr.readline, "")
+        address = re.search(r"http://\S+/v1", next(lines))[0]
+        next(line for line in lines if line.startswith("ready"))
+        yield process, openai.OpenAI(base_url=address, api_key="none", max_retries=0)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def raw_request(path: str, body: object, length: int | None = None, **headers: str) -> bytes:

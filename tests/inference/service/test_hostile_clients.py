@@ -340,19 +340,17 @@ def test_bad_heads_are_rejected(service):
         b"Accept: */*\r\n",  # no host
         b"Host: 127.0.0.1\r\nHost: example.com\r\n",
         b"Host: 127.0.0.1\r\n" + b"".join(b"X-%d: 1\r\n" % n for n in range(101)),
-        b"Host: 127.0.0.1\r\nX-Large: " + b"x" * 1_000_000 + b"\r\n",
     ):
         request = b"GET /health HTTP/1.1\r\nConnection: close\r\n" + head + b"\r\n"
         assert raw_answer(service, request) in (b"HTTP/1.1 400 Bad Request", b"")
         assert service.get("/health").status_code == 200
-    endless = b"GET /health HTTP/1.1\r\nX-Large: " + b"x" * 500_000
-    assert raw_answer(service, endless) in (b"HTTP/1.1 400 Bad Request", b"")
 
 
 def test_large_heads_are_rejected_however_they_arrive(service):
     post = b"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     for head in (
         b"GET /health HTTP/1.1\r\nX-Large: " + b"x" * 70_000,
+        b"GET /health HTTP/1.1\r\nX-Large: " + b"x" * 1_000_000,
         b"GET /health HTTP/1.1\r\n" + b"".join(b"X-%d: %01000d\r\n" % (n, n) for n in range(70)),
         b"GET /health?" + b"x" * 70_000 + b" HTTP/1.1\r\nX: 1",
         b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\nX: 1",

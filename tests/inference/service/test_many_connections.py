@@ -10,8 +10,7 @@ import psutil
 import pytest
 
 from assets.core.profile import FOLDER
-from tests.inference.service.running_service import HOUSE, SNOWMAN, raw_request, wait_until
-from tests.inference.service.serve_command import serving
+from tests.inference.service.running_service import HOUSE, SNOWMAN, raw_request, serving, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -17,6 +17,33 @@ BROWSER = [
 ]
 
 
+# Visible texts whose contrast, as WCAG computes it, is below 4.5.
+FAINT_TEXTS = """() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => {
+    const [r, g, b] = parse(colour).map((c) => c / 255)
+      .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (element) => {
+    for (; element; element = element.parentElement) {
+      const colour = getComputedStyle(element).backgroundColor;
+      if (parse(colour)[3] !== 0) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const faint = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || !element.checkVisibility()) continue;
+    const [a, b] = [light(getComputedStyle(element).color), light(ground(element))];
+    if ((Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5) faint.push(element.outerHTML);
+  }
+  return faint;
+}"""
+
+
 @contextmanager
 def open_page(browser: Browser, url: str, *size: int) -> Iterator[Page]:
     """The studio at an address; fails on errors and messages in its console (but 401)."""
@@ -61,3 +88,9 @@ def is_wider_than_screen(page: Page) -> bool:
 
 def unfold_all(page: Page) -> None:
     page.locator("details").evaluate_all("all => all.forEach((each) => (each.open = true))")
+
+
+def assert_readable(page: Page) -> None:
+    """No text is faint, and the page is not wider than its screen."""
+    assert page.evaluate(FAINT_TEXTS) == []
+    assert not is_wider_than_screen(page)

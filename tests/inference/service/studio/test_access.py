@@ -7,6 +7,7 @@ from playwright.sync_api import Locator, expect
 from tests.inference.service.running_service import REDRAWN, running_service
 from tests.inference.service.studio.studio_page import (
     BROWSER,
+    FAINT_TEXTS,
     create,
     finished_story,
     is_wider_than_screen,
@@ -21,31 +22,6 @@ pytestmark = BROWSER
 
 PHONE = (360, 740)
 LONG_WORD = "Draw a house " + "x" * 400
-# Visible texts whose contrast, as WCAG computes it, is below 4.5.
-FAINT_TEXTS = """() => {
-  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const light = (colour) => {
-    const [r, g, b] = parse(colour).map((c) => c / 255)
-      .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ground = (element) => {
-    for (; element; element = element.parentElement) {
-      const colour = getComputedStyle(element).backgroundColor;
-      if (parse(colour)[3] !== 0) return colour;
-    }
-    return "rgb(255, 255, 255)";
-  };
-  const faint = [];
-  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) {
-    const element = texts.currentNode.parentElement;
-    if (!texts.currentNode.data.trim() || !element.checkVisibility()) continue;
-    const [a, b] = [light(getComputedStyle(element).color), light(ground(element))];
-    if ((Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5) faint.push(element.outerHTML);
-  }
-  return faint;
-}"""
 
 
 def test_nothing_is_wider_than_a_phone(browser, studio):

@@ -7,8 +7,12 @@ from playwright.sync_api import expect
 
 from tests.assets.benchmarks.test_report import HOSTILE, add_run
 from tests.inference.service.running_service import error_of, running_service
-from tests.inference.service.studio.studio_page import BROWSER, is_wider_than_screen, open_page
-from tests.inference.service.studio.test_access import FAINT_TEXTS
+from tests.inference.service.studio.studio_page import (
+    BROWSER,
+    assert_readable,
+    is_wider_than_screen,
+    open_page,
+)
 from warehouse import Home
 
 REPORT = "/studio/benchmarks/report"
@@ -72,12 +76,6 @@ def test_a_damaged_table_is_an_error_of_the_server(tmp_path):
     assert str(tmp_path) not in response.text
 
 
-def test_both_need_the_key(home):
-    with running_service(Home(f"{home.root}-keyed"), keys=("mine",)) as service:
-        for path in ("/studio/benchmarks", REPORT):
-            assert service.get(path).status_code == 401
-
-
 class TestPage:
     pytestmark = BROWSER
 
@@ -87,7 +85,7 @@ class TestPage:
             expect(page.get_by_role("status").get_by_text("3 runs.")).to_be_visible()
             button = page.get_by_role("button", name=re.compile("Open report|Compare runs"))
             expect(button).to_be_disabled()
-            assert page.evaluate(FAINT_TEXTS) == []
+            assert_readable(page)
             for name in runs[:2]:
                 page.get_by_role("checkbox", name=name).check()
             expect(button).to_have_text("Compare runs")

@@ -16,8 +16,7 @@ from tests.inference.service.running_service import (
     running_service,
     wait_until,
 )
-from tests.inference.service.studio.studio_page import BROWSER, is_wider_than_screen, open_page
-from tests.inference.service.studio.test_access import FAINT_TEXTS
+from tests.inference.service.studio.studio_page import BROWSER, assert_readable, open_page
 from warehouse import Home
 
 UNPRICED = {"cost_usd": None, "input_tokens": None, "output_tokens": None}
@@ -107,7 +106,7 @@ class TestPage:
             expect(unpriced.get_by_role("cell").nth(0)).to_have_text("–")
             expect(page.get_by_label("Totals").get_by_text("1.00+")).to_be_visible()
             expect(page.get_by_role("img", name="USD by day, at most 0.50")).to_be_visible()
-            assert page.evaluate(FAINT_TEXTS) == [] and not is_wider_than_screen(page)
+            assert_readable(page)
             page.get_by_label("Since").fill("2026-11-21")
             page.get_by_role("button", name="Show", exact=True).click()
             expect(page.get_by_text("1 day, 2026-11-21 to 2026-11-21.")).to_be_visible()

@@ -24,6 +24,7 @@ from tests.inference.service.running_service import (
 )
 from tests.inference.service.studio.studio_page import (
     BROWSER,
+    assert_readable,
     create,
     finished_story,
     is_wider_than_screen,
@@ -31,7 +32,6 @@ from tests.inference.service.studio.studio_page import (
     picture_texts,
     request_field,
 )
-from tests.inference.service.studio.test_access import FAINT_TEXTS
 from warehouse import Home
 
 pytestmark = BROWSER
@@ -360,7 +360,7 @@ def test_agents_are_compared_side_by_side(browser, tmp_path):
         rows = page.get_by_role("region", name="Comparison").get_by_role("row")
         expect(rows.nth(1)).to_contain_text("BaseComplete474 (57 %)")
         expect(rows.nth(2)).to_contain_text("RLComplete444 (100 %)")
-        assert page.evaluate(FAINT_TEXTS) == [] and not is_wider_than_screen(page)
+        assert_readable(page)
         page.set_viewport_size({"width": 360, "height": 740})
         assert not is_wider_than_screen(page)
         page.get_by_role("link", name="History").click()

@@ -9,8 +9,7 @@ from playwright.sync_api import expect
 
 from tests.helpers.browser import open_tab
 from tests.helpers.ports import free_port
-from tests.inference.service.running_service import REDRAWN
-from tests.inference.service.serve_command import serving
+from tests.inference.service.running_service import REDRAWN, serving
 from tests.inference.service.studio.studio_page import BROWSER, request_field
 
 pytestmark = [*BROWSER, pytest.mark.long]

@@ -1,21 +1,28 @@
-"""The studio's routes: the page without a key, generations for the key that created them."""
+"""The studio's routes: the page and its examples without a key, generations for their own key."""
 
 import io
+import json
 import re
 import zipfile
 
 import httpx
 import pytest
 
+from assets.prompts.pack_loader import load_pack
+from inference.backends.sketch.backend import SketchPlanner
 from inference.events import LazyImage
 from inference.generation.requests import GenerationRequest
 from inference.http.auth import Keys
+from inference.roles import PlanRequest
 from inference.service.run import GenerationRun
 from inference.service.studio.router import STATIC_FOLDER
+from inference.sketch_world.request_parser import RequestText
+from inference.sketch_world.story_catalog import choose_story
 from tests.inference.service.running_service import REDRAWN, SNOWMAN, error_of, running_service
 from warehouse import EncodedImage, Home
 
 KEYS = ("mine", "yours")
+EXAMPLES = json.loads((STATIC_FOLDER / "examples.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -154,11 +161,6 @@ def test_downloads_contain_the_story(client, created):
     assert {"story.html", "story.md"} < set(names) and len(names) >= 6
 
 
-def test_generations_and_pictures_need_a_key(anonymous):
-    for path in ("", "/resp_x", "/resp_x.html", "/x/pictures/" + "0" * 64):
-        error_of(anonymous.get(f"/studio/generations{path}"), 401)
-
-
 def test_generations_of_other_keys_are_not_found(service, created):
     with http_client(service, "yours") as client:
         assert client.get("/studio/generations").json()["generations"] == []
@@ -226,3 +228,18 @@ def test_queued_story_can_be_opened(client, service):
     store_request(service, "resp_waiting", "waiting")
     story = client.get("/studio/generations/resp_waiting").json()
     assert (story["status"], story["input_images"]) == ("queued", [])
+
+
+def test_every_category_has_an_example():
+    categories = load_pack("sketchbook").taxonomy.categories
+    assert {each["category"]: each["title"] for each in EXAMPLES} == {
+        name: category.title for name, category in categories.items()
+    }
+
+
+async def test_examples_have_a_plan_a_story_and_an_image():
+    for example in EXAMPLES:
+        plan = await SketchPlanner().plan(PlanRequest(example["text"]))
+        assert len([step for step in plan.steps if step.prompt]) >= 4, example
+        assert choose_story(RequestText(example["text"])), "things to draw, but no story"
+        assert (STATIC_FOLDER / "examples" / f"{example['category']}.png").is_file()
