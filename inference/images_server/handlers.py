@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -31,7 +31,6 @@ from .openai_images import (
     LinkedImages,
     check_model,
     error_event,
-    stream_events,
 )
 from .ray_replicas import Readiness, ReplicaLostError, ReplicaPool
 
@@ -113,23 +112,18 @@ class ImageHandlers:
         monitor = asyncio.create_task(self._watch())
         yield
         monitor.cancel()
-        with suppress(asyncio.CancelledError):
-            await monitor
 
     async def _watch(self) -> None:
         while True:
-            state = await asyncio.to_thread(self._look)
+            try:
+                state = await asyncio.to_thread(self._replicas.readiness)
+            except Exception as error:  # Ray raises errors of all kinds
+                reason = f"Ray Serve does not answer: {first_line(error)}"
+                state = Readiness(0, self._replicas.wanted, reason)
             if state != self._readiness:
                 self._readiness = state
                 self._report(f"{'ready' if state.running else 'not ready'}, {state}")
             await asyncio.sleep(_HEALTH_CHECK_SECONDS)
-
-    def _look(self) -> Readiness:
-        try:
-            return self._replicas.readiness()
-        except Exception as error:  # Ray raises errors of all kinds
-            reason = f"Ray Serve does not answer: {first_line(error)}"
-            return Readiness(0, self._replicas.wanted, reason)
 
     def add_routes(self, app: FastAPI) -> None:
         """Add the images API, and the endpoints for operators, to an application."""
@@ -213,23 +207,23 @@ class ImageHandlers:
     async def _generate(self, read: _Read, request: Request) -> Response:
         job = await read(request)
         self._check_ready()
-        encoder = ImageEncoder(job.request, self._links, str(request.base_url).rstrip("/"))
+        encoder = ImageEncoder(job, self._links, str(request.base_url).rstrip("/"))
         if len(job.specs) > self._queue.capacity:
             message = f"this server takes no more than {self._queue.capacity} images at once"
             raise bad_request(message, "n")
         if job.request.stream:
             self._queue.check(count=1)
-            return StreamingResponse(self._stream(job, encoder), media_type="text/event-stream")
+            return StreamingResponse(self._stream(encoder), media_type="text/event-stream")
         images = await self._draw_admitted(request, job.specs)
-        body = orjson.dumps(await encoder.response(job.specs, images))
+        body = orjson.dumps(await encoder.response(images))
         return Response(body, media_type="application/json")
 
-    async def _stream(self, job: ImageJob, encoder: ImageEncoder) -> AsyncIterator[bytes]:
+    async def _stream(self, encoder: ImageEncoder) -> AsyncIterator[bytes]:
         """Ends with an error where an image takes too long, or the queue has filled meanwhile."""
         status = CLIENT_CLOSED
         try:
             with self._queue.admit(), self._queue.timed():
-                async for event in stream_events(job, encoder, self._draw_in_time):
+                async for event in encoder.events(self._draw_in_time):
                     yield event
             status = HTTPStatus.OK
         except APIError as error:
@@ -240,7 +234,7 @@ class ImageHandlers:
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             yield error_event(internal_error())
         finally:
-            endpoint = "edits" if job.is_edit else "generations"
+            endpoint = "edits" if encoder.job.is_edit else "generations"
             self._metrics.requests.labels(endpoint, str(int(status))).inc()
 
     async def _draw_admitted(

@@ -229,41 +229,57 @@ class LinkedImages:
 
 @dataclass(frozen=True)
 class ImageEncoder:
-    """Encodes the images of a request as it asks.
+    """Encodes the images of a job as its request asks; `base_url`: as the client knows it."""
 
-    Args:
-        base_url: of the server, as the client knows it.
-    """
-
-    request: ImageRequest
+    job: ImageJob
     links: LinkedImages
     base_url: str
 
     @property
     def output_format(self) -> str:
-        return self.request.output_format or "png"
+        return self.job.request.output_format or "png"
 
-    async def response(
-        self, specs: Sequence[GenerationSpec], images: Sequence[DrawnImage]
-    ) -> dict[str, Any]:
+    async def response(self, images: Sequence[DrawnImage]) -> dict[str, Any]:
         """Images in the order of the request, each with the seed that reproduces it."""
         data = [
             await self._entry(image) | {"seed": spec.seed}
-            for spec, image in zip(specs, images, strict=True)
+            for spec, image in zip(self.job.specs, images, strict=True)
         ]
         return {"created": int(time.time()), "data": data, "output_format": self.output_format}
 
-    async def base64(self, image: DrawnImage) -> str:
-        return base64.b64encode((await self._encoded(image)).data).decode()
+    async def events(self, draw: Draw) -> AsyncIterator[bytes]:
+        """Those of one image. A partial image is drawn in fewer steps, from the same seed."""
+        [spec] = self.job.specs
+        steps = preview_steps(spec.params.steps, self.job.request.partial_images or 0)
+        for index, number in enumerate(steps):
+            params = spec.params.model_copy(update={"steps": number})
+            preview = await self._base64(await draw(replace(spec, params=params)))
+            yield self._event("partial_image", b64_json=preview, partial_image_index=index)
+        image = await self._base64(await draw(spec))
+        yield self._event("completed", b64_json=image, seed=spec.seed, usage=None)
+
+    def _event(self, name: str, **fields: Any) -> bytes:
+        kind = "image_edit" if self.job.is_edit else "image_generation"
+        shared = {
+            "created_at": int(time.time()),
+            "size": self.job.specs[0].params.size or "auto",
+            "quality": "auto",
+            "background": "opaque",
+            "output_format": self.output_format,
+        }
+        return _encode_event(f"{kind}.{name}", shared | fields)
 
     async def _entry(self, image: DrawnImage) -> dict[str, str]:
-        if self.request.response_format != "url":
-            return {"b64_json": await self.base64(image)}
+        if self.job.request.response_format != "url":
+            return {"b64_json": await self._base64(image)}
         encoded = await self._encoded(image)
         return {"url": self.base_url + self.links.add(encoded.data, encoded.mime)}
 
+    async def _base64(self, image: DrawnImage) -> str:
+        return base64.b64encode((await self._encoded(image)).data).decode()
+
     async def _encoded(self, image: DrawnImage) -> EncodedImage:
-        compression = self.request.output_compression
+        compression = self.job.request.output_compression
         quality = 100 if compression is None else compression
         drawn = EncodedImage(image.data)
         return await asyncio.to_thread(drawn.encoded, self.output_format, quality)
@@ -277,36 +293,11 @@ def preview_steps(steps: int | None, count: int) -> list[int]:
     return sorted(number for number in spaced if 0 < number < steps)
 
 
-async def stream_events(job: ImageJob, encoder: ImageEncoder, draw: Draw) -> AsyncIterator[bytes]:
-    """The events of one image. A partial image is drawn in fewer steps, from the same seed."""
-    [spec], kind = job.specs, "image_edit" if job.is_edit else "image_generation"
-    steps = preview_steps(spec.params.steps, job.request.partial_images or 0)
-    for index, number in enumerate(steps):
-        params = spec.params.model_copy(update={"steps": number})
-        preview = await encoder.base64(await draw(replace(spec, params=params)))
-        fields = {"b64_json": preview, "partial_image_index": index}
-        yield _event(f"{kind}.partial_image", spec, encoder, fields)
-    image = await encoder.base64(await draw(spec))
-    fields = {"b64_json": image, "seed": spec.seed, "usage": None}
-    yield _event(f"{kind}.completed", spec, encoder, fields)
-
-
 def error_event(error: APIError) -> bytes:
     """The last event of a stream that failed."""
-    return _encode("error", {"type": "error", "error": error.error})
+    return _encode_event("error", {"error": error.error})
 
 
-def _event(name: str, spec: GenerationSpec, encoder: ImageEncoder, fields: dict[str, Any]) -> bytes:
-    shared = {
-        "type": name,
-        "created_at": int(time.time()),
-        "size": spec.params.size or "auto",
-        "quality": "auto",
-        "background": "opaque",
-        "output_format": encoder.output_format,
-    }
-    return _encode(name, shared | fields)
-
-
-def _encode(name: str, content: dict[str, Any]) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (name.encode(), orjson.dumps(content))
+def _encode_event(name: str, fields: dict[str, Any]) -> bytes:
+    content = orjson.dumps({"type": name} | fields)
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), content)
