@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import AwareDatetime, BaseModel, Field
 
 from schemas import FoundryError, SchemaMismatchError, StorageError
-from schemas.benchmarks import BENCHMARK_RESULTS
+from schemas.benchmarks import BENCHMARK_RESULTS, BenchmarkResultRow
 from warehouse import Home
 from warehouse.costs import CostReport, cost_report
 from warehouse.views import connect, with_retries
@@ -131,30 +131,16 @@ _REPORT_HEADERS = {
 }
 
 
-class BenchmarkRunSummary(BaseModel):
+class BenchmarkRun(BenchmarkResultRow):
     """A system's answers to a benchmark, judged by a judge, by the number that ranks systems."""
 
     name: str = Field(description="Name of the run")
-    benchmark: str
-    system: str = Field(description="Who answered")
-    judge: str = Field(description="Who judged")
-    metric: str
-    value: float | None = Field(description="null: no item has it")
-    low: float | None = Field(description="Lower end of its interval")
-    high: float | None = Field(description="Upper end of its interval")
-    items: int = Field(description="Items that were answered and judged")
-    of_items: int = Field(description="Items that the benchmark has")
-    unscored: float = Field(description="Share of the items for which a metric is missing")
-    evaluated_at: AwareDatetime
-
-
-_COLUMNS = [name for name in BenchmarkRunSummary.model_fields if name != "name"]
 
 
 class BenchmarkRunList(BaseModel):
     """The benchmark runs of the home, newest first."""
 
-    runs: list[BenchmarkRunSummary]
+    runs: list[BenchmarkRun]
 
 
 def benchmark_router(home: Home, render: ReportRenderer) -> APIRouter:
@@ -185,11 +171,9 @@ def _names(home: Home) -> list[str]:
     return home.lake.partitions(BENCHMARK_RESULTS)
 
 
-def _runs(home: Home) -> list[BenchmarkRunSummary]:
-    found = []
+def _runs(home: Home) -> list[BenchmarkRun]:
+    found: list[BenchmarkRun] = []
     for name in _names(home):
-        rows = home.lake.read(BENCHMARK_RESULTS, [name], [*_COLUMNS, "headline"]).to_pylist()
-        headline = next((row for row in rows if row.pop("headline")), None)
-        if headline:
-            found.append(BenchmarkRunSummary(name=name, **headline))
+        rows = home.lake.read(BENCHMARK_RESULTS, [name]).to_pylist()
+        found += [BenchmarkRun(name=name, **row) for row in rows if row["headline"]][:1]
     return sorted(found, key=lambda each: each.evaluated_at, reverse=True)

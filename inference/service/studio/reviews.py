@@ -2,18 +2,18 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import AwareDatetime, BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from schemas import Table
 from schemas.prompts import PROMPTS
 from schemas.reviews import REVIEWS, ReviewKind, ReviewRow
-from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, TRAJECTORIES
+from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, TRAJECTORIES, AttemptRow
 from warehouse import Home
 
 from ...http.body_reader import BodyReader
@@ -51,33 +51,15 @@ class ReviewedShardList(BaseModel):
     next_offset: int | None = Field(description="Offset of the next page; null: there is none")
 
 
-class EarlierAttempt(BaseModel):
-    """The attempt before, of the same step."""
+class ReviewItem(AttemptRow):
+    """An attempt to review, with what its reviewer has to know of its request and its step."""
 
-    iteration: int
-    image: str = Field(description="sha256 of its image")
-    prompt: str = Field(description="The prompt it was made with")
-
-
-class ReviewItem(BaseModel):
-    """An attempt to review."""
-
-    shard: str
-    trajectory_id: str
-    step_number: int
-    iteration: int
     request: str = Field(description="What was requested")
     step_name: str
     instruction: str | None = Field(description="What the step does; null: only its prompt says it")
     goal: str = Field(description="The plan's prompt of the step")
-    prompt: str = Field(description="The prompt that the image was made with")
     before: str | None = Field(description="sha256 of the image before; null: none, a white canvas")
-    image: str = Field(description="sha256 of the image to review")
-    critic: str = Field(description="Backend and model of the critic")
-    accepted: bool = Field(description="The critic's verdict")
-    reasoning: str = Field(description="Its reasoning")
-    refined_prompt: str = Field(description="Its next prompt; empty: none")
-    earlier: EarlierAttempt | None = Field(description="To be compared with it; null: none")
+    earlier: AttemptRow | None = Field(description="The attempt before, of the step; null: none")
 
 
 class ReviewQueue(BaseModel):
@@ -117,14 +99,6 @@ class ReviewRequest(RequestModel):
         return self
 
 
-class StoredReview(BaseModel):
-    """A review that is on disk."""
-
-    review_id: str
-    shard: str
-    reviewed_at: AwareDatetime
-
-
 def review_router(home: Home, bodies: BodyReader) -> APIRouter:
     """The routes. The lake is read in threads, few at a time; reviews are written one by one."""
     router = APIRouter(prefix="/studio/reviews", tags=["studio"])
@@ -134,10 +108,9 @@ def review_router(home: Home, bodies: BodyReader) -> APIRouter:
         async with readers:
             return await asyncio.to_thread(work, home, *args)
 
-    async def write(work: Callable[..., ReviewRow], *args: object) -> StoredReview:
+    async def write(work: Callable[..., ReviewRow], *args: object) -> ReviewRow:
         async with writer:
-            row = await asyncio.to_thread(work, home, *args)
-        return StoredReview(**row.model_dump(include=set(StoredReview.model_fields)))
+            return await asyncio.to_thread(work, home, *args)
 
     @router.get("")
     async def shards(
@@ -160,13 +133,13 @@ def review_router(home: Home, bodies: BodyReader) -> APIRouter:
         return await read(_picture, shard, sha256)
 
     @router.post("", openapi_extra=describe_body(ReviewRequest))
-    async def review(request: Request) -> StoredReview:
+    async def review(request: Request) -> ReviewRow:
         """Store a review; it is on disk when this returns."""
         sent, _ = await bodies.read_json(request, ReviewRequest)
         return await write(_store, sent)
 
     @router.delete("/{shard}/{review_id}")
-    async def withdraw(shard: ShardName, review_id: ShardName, reviewer: Reviewer) -> StoredReview:
+    async def withdraw(shard: ShardName, review_id: ShardName, reviewer: Reviewer) -> ReviewRow:
         """Take back a review of this reviewer."""
         return await write(_withdraw, shard, review_id, reviewer.strip())
 
@@ -182,10 +155,10 @@ def _shards(home: Home, reviewer: str, offset: int) -> ReviewedShardList:
 
 
 def _reviewed_shard(home: Home, shard: str, reviewer: str) -> ReviewedShard:
-    attempts, verdicts = home.lake.rows(ATTEMPTS, shard), _verdicts(home, shard)
+    verdicts = _verdicts(home, shard)
     return ReviewedShard(
         shard=shard,
-        attempts=attempts,
+        attempts=home.lake.rows(ATTEMPTS, shard),
         reviewed=len({key for key, _ in verdicts}),
         own=len({key for key, name in verdicts if name == reviewer}),
     )
@@ -213,10 +186,9 @@ def _queue(home: Home, shard: str, reviewer: str, after: AttemptKey | None) -> R
     judged = {key for key, name in _verdicts(home, shard) if name == reviewer}
     pending = [key for key in sorted(attempts) if key not in judged and (not after or key > after)]
     chosen = pending[:_ITEMS_PER_PAGE]
-    describe = _describer(home, shard, attempts)
     more = len(pending) > len(chosen)
     return ReviewQueue(
-        items=[describe(key) for key in chosen],
+        items=_items(home, shard, attempts, chosen),
         remaining=len(pending),
         after="/".join(map(str, chosen[-1])) if more else None,
     )
@@ -231,29 +203,27 @@ def _picture(home: Home, shard: str, sha256: str) -> Response:
     return image_response(home.images, sha256)
 
 
-def _describer(
-    home: Home, shard: str, attempts: dict[AttemptKey, _Row]
-) -> Callable[[AttemptKey], ReviewItem]:
-    """A function that makes an item of an attempt of the shard."""
+def _items(
+    home: Home, shard: str, attempts: dict[AttemptKey, _Row], keys: Sequence[AttemptKey]
+) -> list[ReviewItem]:
     requests = {row["prompt_id"]: row["text"] for row in _rows(home, PROMPTS, shard)}
     plans = {row["trajectory_id"]: row["plan_id"] for row in _rows(home, TRAJECTORIES, shard)}
     steps = {(row["plan_id"], row["step_number"]): row for row in _rows(home, PLANS, shard)}
-
-    def describe(key: AttemptKey) -> ReviewItem:
-        trajectory_id, step_number, iteration = key
-        row, earlier = attempts[key], attempts.get((trajectory_id, step_number, iteration - 1))
+    items = []
+    for trajectory_id, step_number, iteration in keys:
+        row = attempts[trajectory_id, step_number, iteration]
         step = steps.get((plans.get(trajectory_id), step_number), {})
-        return ReviewItem(
-            **{name: row[name] for name in ReviewItem.model_fields if name in row},
+        item = ReviewItem(
+            **row,
             before=row["source_image"],
             request=requests.get(row["prompt_id"], ""),
             step_name=step.get("step_name", f"Step {step_number}"),
             instruction=step.get("instruction"),
             goal=step.get("prompt") or row["prompt"],
-            earlier=EarlierAttempt(**earlier) if earlier else None,
+            earlier=attempts.get((trajectory_id, step_number, iteration - 1)),
         )
-
-    return describe
+        items.append(item)
+    return items
 
 
 def _store(home: Home, sent: ReviewRequest) -> ReviewRow:

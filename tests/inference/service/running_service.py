@@ -118,6 +118,12 @@ def blocked_roles(home: Home) -> tuple[Barrier, Roles]:
     return barrier, sketch_roles(home, planner=BlockedPlanner(sketch_roles(home).planner, barrier))
 
 
+def held_roles(home: Home) -> tuple[Barrier, Roles]:
+    """A barrier, and roles whose generator, which counts its calls, waits after two of them."""
+    barrier, roles = Barrier(), sketch_roles(home)
+    return barrier, replace(roles, generator=CountingGenerator(roles.generator, barrier, free=2))
+
+
 @dataclass(frozen=True)
 class RunningServer:
     """A server of ours, asked by OpenAI's client or in plain HTTP."""

@@ -16,10 +16,10 @@ from tests.inference.service.running_service import (
     HOUSE,
     OWN_EVENTS,
     SNOWMAN,
-    Barrier,
     CountingGenerator,
     blocked_roles,
     error_of,
+    held_roles,
     images_of,
     raw_request,
     running_service,
@@ -308,9 +308,9 @@ def test_the_same_idempotency_key_joins_a_running_request(held):
 
 
 def test_a_retry_continues_after_a_disconnect(home):
-    barrier, roles = Barrier(), sketch_roles(home)
-    generator = CountingGenerator(roles.generator, barrier, free=2)
-    with running_service(home, sketch_roles(home, generator=generator)) as service:
+    barrier, roles = held_roles(home)
+    calls = roles.generator.calls
+    with running_service(home, roles) as service:
         client = service.client()
         body = {"input": SNOWMAN, "extra_headers": key_header("k") | OWN_EVENTS}
         with client.responses.create(stream=True, **body) as stream:
@@ -319,12 +319,12 @@ def test_a_retry_continues_after_a_disconnect(home):
             wait_until(lambda: barrier.waiting)
         wait_until(lambda: barrier.cancelled)
         barrier.opened.set()
-        before = list(generator.calls)
+        before = list(calls)
         with client.responses.create(stream=True, **body) as stream:
             events = list(stream)
         assert events[-1].type == "response.completed" and events[0].response.id == response_id
         draws = [event for event in events if event.type == "interleave.attempt.drawn"]
-        assert len(draws) >= 4 and not set(before) & set(generator.calls[len(before) :])
+        assert len(draws) >= 4 and not set(before) & set(calls[len(before) :])
 
 
 def test_a_stopped_service_interrupts_and_a_retry_continues(home):

@@ -6,7 +6,10 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from inference.roles import Roles
 from tests.helpers.browser import CHROMIUM, TIMEOUT_SECONDS, open_tab
+from tests.inference.service.running_service import running_service
+from warehouse import Home
 
 expect.set_options(timeout=TIMEOUT_SECONDS * 1000)
 
@@ -55,6 +58,18 @@ def open_page(browser: Browser, url: str, *size: int) -> Iterator[Page]:
         expect(page.get_by_role("button", name="Science")).to_be_attached()
         yield page
         assert [each for each in messages if "401" not in each] == []
+
+
+@contextmanager
+def open_studio(
+    browser: Browser, home: Home, roles: Roles | None = None, *size: int, **settings
+) -> Iterator[Page]:
+    """The studio of a service of its own."""
+    with (
+        running_service(home, roles, **settings) as service,
+        open_page(browser, service.url, *size) as page,
+    ):
+        yield page
 
 
 def request_field(page: Page) -> Locator:

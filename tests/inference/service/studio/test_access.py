@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Locator, expect
 
-from tests.inference.service.running_service import REDRAWN, running_service
+from tests.inference.service.running_service import REDRAWN
 from tests.inference.service.studio.studio_page import (
     BROWSER,
     FAINT_TEXTS,
@@ -12,6 +12,7 @@ from tests.inference.service.studio.studio_page import (
     finished_story,
     is_wider_than_screen,
     open_page,
+    open_studio,
     picture_texts,
     request_field,
     unfold_all,
@@ -100,10 +101,7 @@ def test_every_text_has_enough_contrast(page):
 
 
 def test_a_key_is_requested_where_it_is_required(browser, tmp_path):
-    with (
-        running_service(Home(tmp_path), keys=("sesame",)) as service,
-        open_page(browser, service.url) as page,
-    ):
+    with open_studio(browser, Home(tmp_path), keys=("sesame",)) as page:
         dialog = page.get_by_role("dialog")
         key = dialog.get_by_label("API key")
         request_field(page).fill(REDRAWN)

@@ -12,6 +12,7 @@ from tests.inference.service.studio.studio_page import (
     assert_readable,
     is_wider_than_screen,
     open_page,
+    open_studio,
 )
 from warehouse import Home
 
@@ -100,10 +101,7 @@ class TestPage:
             assert not is_wider_than_screen(page)
 
     def test_without_runs_it_says_how_to_make_one(self, browser, tmp_path):
-        with (
-            running_service(Home(str(tmp_path))) as service,
-            open_page(browser, service.url) as page,
-        ):
+        with open_studio(browser, Home(str(tmp_path))) as page:
             page.get_by_role("link", name="Benchmarks").click()
             expect(page.get_by_text("interleave evaluate sketch-interleaved")).to_be_visible()
             expect(page.get_by_role("button", name="Open report")).to_be_hidden()

@@ -16,7 +16,12 @@ from tests.inference.service.running_service import (
     running_service,
     wait_until,
 )
-from tests.inference.service.studio.studio_page import BROWSER, assert_readable, open_page
+from tests.inference.service.studio.studio_page import (
+    BROWSER,
+    assert_readable,
+    open_page,
+    open_studio,
+)
 from warehouse import Home
 
 UNPRICED = {"cost_usd": None, "input_tokens": None, "output_tokens": None}
@@ -112,10 +117,7 @@ class TestPage:
             expect(page.get_by_text("1 day, 2026-11-21 to 2026-11-21.")).to_be_visible()
 
     def test_it_says_that_a_key_sees_its_own_requests(self, browser, tmp_path):
-        with (
-            running_service(Home(str(tmp_path)), keys=("one", "two")) as service,
-            open_page(browser, service.url) as page,
-        ):
+        with open_studio(browser, Home(str(tmp_path)), keys=("one", "two")) as page:
             page.get_by_role("link", name="Costs").click()
             page.get_by_role("dialog").get_by_label("API key").fill("one")
             page.keyboard.press("Enter")

@@ -14,21 +14,14 @@ from inference.roles import Verdict
 from inference.service.settings import RequestLimits
 from tests.helpers.browser import open_tab
 from tests.inference.scripted_world import tiny_image
-from tests.inference.service.running_service import (
-    REDRAWN,
-    Barrier,
-    CountingGenerator,
-    running_service,
-    sketch_roles,
-    wait_until,
-)
+from tests.inference.service.running_service import REDRAWN, held_roles, sketch_roles, wait_until
 from tests.inference.service.studio.studio_page import (
     BROWSER,
     assert_readable,
     create,
     finished_story,
     is_wider_than_screen,
-    open_page,
+    open_studio,
     picture_texts,
     request_field,
 )
@@ -211,12 +204,9 @@ def test_two_settings_are_compared_side_by_side(page):
 
 
 def test_running_story_is_followed_and_cancelled(browser, tmp_path):
-    home, barrier = Home(tmp_path), Barrier()
-    held = CountingGenerator(sketch_roles(home).generator, barrier, free=2)
-    with (
-        running_service(home, sketch_roles(home, generator=held)) as service,
-        open_page(browser, service.url) as page,
-    ):
+    home = Home(tmp_path)
+    barrier, roles = held_roles(home)
+    with open_studio(browser, home, roles) as page:
         request_field(page).fill(REDRAWN)
         page.get_by_role("button", name="Create", exact=True).click()
         steps = page.locator(".step")
@@ -290,10 +280,7 @@ def test_page_has_the_limits_of_the_service(browser, tmp_path):
     image = FilePayload(name="a.png", mimeType="image/png", buffer=tiny_image("a").data)
     large = io.BytesIO()
     Image.new("RGB", (200, 200)).save(large, "PNG")
-    with (
-        running_service(Home(tmp_path / "home"), limits=limits) as service,
-        open_page(browser, service.url) as page,
-    ):
+    with open_studio(browser, Home(tmp_path / "home"), limits=limits) as page:
         alert, files = page.get_by_role("alert"), page.get_by_label("Add images")
         files.set_input_files(broken)
         expect(alert).to_have_text("broken.png can't be read as an image.")
@@ -348,10 +335,7 @@ def test_agents_are_compared_side_by_side(browser, tmp_path):
     roles = sketch_roles(home)
     lenient = sketch_roles(home, critic=AcceptingCritic())
     by_critic = {"base": roles, "rl": lenient}
-    with (
-        running_service(home, roles, by_critic=by_critic) as service,
-        open_page(browser, service.url, 1280, 900) as page,
-    ):
+    with open_studio(browser, home, roles, 1280, 900, by_critic=by_critic) as page:
         request_field(page).fill(REDRAWN)
         page.get_by_role("button", name="Compare agents").click()
         base, rl = (page.get_by_role("article").nth(number) for number in (0, 1))
@@ -385,10 +369,7 @@ def test_unknown_addresses_say_so(browser, studio):
 def test_tiny_picture_is_not_smoothed(browser, tmp_path):
     home = Home(tmp_path)
     small = load_profile("sketch").model_copy(update={"sketch": SketchBackend(picture_size=96)})
-    with (
-        running_service(home, small.build(home)) as service,
-        open_page(browser, service.url) as page,
-    ):
+    with open_studio(browser, home, small.build(home)) as page:
         image = create(page, "A red house").locator(".frame img").first
         expect(image).to_have_css("image-rendering", "pixelated")
         box = image.bounding_box()

@@ -6,20 +6,12 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.inference.service.running_service import (
-    REDRAWN,
-    Barrier,
-    BlockedPlanner,
-    CountingGenerator,
-    running_service,
-    sketch_roles,
-    wait_until,
-)
+from tests.inference.service.running_service import REDRAWN, blocked_roles, held_roles, wait_until
 from tests.inference.service.studio.studio_page import (
     BROWSER,
     create,
     finished_story,
-    open_page,
+    open_studio,
     picture_texts,
     request_field,
 )
@@ -37,12 +29,9 @@ IN_CLIPBOARD = """() => navigator.clipboard.read()
 @pytest.fixture
 def held(browser, tmp_path):
     """A page, and the barrier that holds the generator after two images."""
-    home, barrier = Home(tmp_path), Barrier()
-    generator = CountingGenerator(sketch_roles(home).generator, barrier, free=2)
-    with (
-        running_service(home, sketch_roles(home, generator=generator)) as service,
-        open_page(browser, service.url) as page,
-    ):
+    home = Home(tmp_path)
+    barrier, roles = held_roles(home)
+    with open_studio(browser, home, roles) as page:
         yield page, barrier
 
 
@@ -120,13 +109,9 @@ def test_a_comparison_has_an_address_as_well(page):
 
 
 def test_planning_shows_motion_and_time_and_the_queue_a_place(browser, tmp_path):
-    home, barrier = Home(tmp_path), Barrier()
-    planner = BlockedPlanner(sketch_roles(home).planner, barrier)
-    roles = sketch_roles(home, planner=planner)
-    with (
-        running_service(home, roles, running=1) as service,
-        open_page(browser, service.url) as page,
-    ):
+    home = Home(tmp_path)
+    barrier, roles = blocked_roles(home)
+    with open_studio(browser, home, roles, running=1) as page:
         submit(page, HOUSE)
         expect(page.locator(".state")).to_have_text("Planning …")
         expect(page.get_by_role("timer")).to_have_text(re.compile(r"^\d+ s$"))
