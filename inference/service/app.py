@@ -36,8 +36,8 @@ from .openapi import ERRORS, add_openapi_routes
 from .request_manager import RequestManager
 from .request_parsing import RequestParser, available_models
 from .response_store import FILE
-from .responses.protocol import ResponsesRequest
-from .responses.serving import ResponsesServing
+from .responses_api import ResponsesServing
+from .responses_request import ResponsesRequest
 from .settings import ServiceSettings
 from .studio.costs_benchmarks import ReportRenderer, benchmark_router, costs_router
 from .studio.reviews import ReviewRequest, review_router

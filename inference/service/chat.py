@@ -42,7 +42,7 @@ from .request_models import (
     Verbosity,
     decode_data_uri,
 )
-from .responses.response_builder import ResponseBuilder
+from .response_builder import ResponseBuilder
 from .run import GenerationRun, check_plan
 from .serving import JSON, GenerationServing, load_images
 

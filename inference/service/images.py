@@ -31,7 +31,7 @@ from .request_models import (
     RequestOptions,
     Seed,
 )
-from .responses.response_builder import ResponseBuilder, closing_text
+from .response_builder import ResponseBuilder, closing_text
 from .run import GenerationRun, check_plan
 from .serving import JSON, GenerationServing, load_images
 

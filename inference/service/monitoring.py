@@ -38,7 +38,7 @@ from ..http.admission import AdmissionQueue
 from ..http.auth import is_health_path
 from ..http.errors import CLIENT_CLOSED, too_many_requests
 from ..http.server import SECONDS, MetricsRegistry
-from .responses.response_builder import ResponseBuilder
+from .response_builder import ResponseBuilder
 from .run import GenerationRun
 from .settings import LogSettings
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, create_model
 from pydantic.json_schema import models_json_schema
 
 from .request_models import Json
-from .responses.response_builder import GenerationModel
+from .response_builder import GenerationModel
 
 Models = tuple[type[BaseModel], ...]
 

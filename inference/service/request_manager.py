@@ -21,8 +21,8 @@ from ..http.admission import AdmissionQueue
 from ..http.errors import APIError, unavailable
 from ..loop import check_conditioning
 from .monitoring import ServiceMetrics, log_generation
+from .response_builder import QueueModel, ResponseBuilder
 from .response_store import ResponseStore
-from .responses.response_builder import QueueModel, ResponseBuilder
 from .run import CANCELLED, STOPPED, GenerationRun
 from .settings import ServiceSettings
 

@@ -28,7 +28,7 @@ from ..http.server import run_while_connected
 from .request_manager import RequestManager
 from .request_models import Json
 from .request_parsing import DEFAULT_MODEL, RequestParser
-from .responses.response_builder import ResponseBuilder
+from .response_builder import ResponseBuilder
 from .run import GenerationRun
 from .settings import ServiceSettings
 
@@ -37,7 +37,7 @@ JSON = "application/json"
 Order = Literal["asc", "desc"]
 Endpoint = Callable[..., Awaitable[Response]]
 
-SANDBOX_HEADERS = {"Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"}
+SANDBOX_HEADERS = {"Content-Security-Policy": "sandbox"}
 """Of files: opened in place, they must not run as a page of this origin."""
 
 _MAX_KEY_LENGTH = 255

@@ -16,7 +16,7 @@ from warehouse import Home
 from warehouse.costs import CostReport, cost_report
 from warehouse.views import connect, with_retries
 
-from ...backends.providers.budget import SpendingFile
+from ...backends.providers.budget import Spending, SpendingFile
 from ...backends.providers.settings import BudgetSettings
 from ...calls.call_index import CallKey, call_id
 from ...http.errors import bad_request, not_found
@@ -102,18 +102,18 @@ def _calls_of(home: Home, generation_ids: Sequence[str]) -> list[str]:
 def _budget(home: Home, settings: BudgetSettings | None) -> BudgetSummary | None:
     if settings is None:
         return None
-    spending = SpendingFile.of(home).read()
-    alerts = spending.alerts if spending else ()
+    spending = SpendingFile.of(home).read() or Spending(0.0, 0.0, ())
+    reached = [
+        AlertSummary.model_validate({"share": each.share, "reached_at": each.at})
+        for each in spending.alerts
+        if each.usd == settings.usd
+    ]
     return BudgetSummary(
         usd=settings.usd,
-        spent=spending.spent if spending else 0.0,
-        reserved=spending.reserved if spending else 0.0,
+        spent=spending.spent,
+        reserved=spending.reserved,
         alert_at=settings.alerts,
-        alerts=[
-            AlertSummary.model_validate({"share": each.share, "reached_at": each.at})
-            for each in alerts
-            if each.usd == settings.usd
-        ],
+        alerts=reached,
     )
 
 
@@ -126,7 +126,6 @@ _REPORT_HEADERS = {
         "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
-    "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
 

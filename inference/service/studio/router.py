@@ -24,8 +24,8 @@ from ...settings import LoopSettings
 from ..openapi import IMAGE_FILE, describe_file
 from ..request_manager import RequestManager
 from ..request_parsing import DEFAULT_MODEL, MODELS, available_models
+from ..response_builder import ResponseBuilder
 from ..response_store import ResponseStore
-from ..responses.response_builder import ResponseBuilder
 from ..run import GenerationRun
 from ..serving import SANDBOX_HEADERS, owner_of
 
@@ -45,16 +45,11 @@ _CONTENT_POLICY = (
 )
 PAGE_HEADERS = {
     "Content-Security-Policy": _CONTENT_POLICY,
-    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # files of different versions do not fit each other
 }
 # A hash always names the same image; shared caches must not give it to holders of other keys.
-_IMAGE_HEADERS = {
-    "Cache-Control": "private, max-age=31536000, immutable",
-    "Vary": "Authorization",
-    "X-Content-Type-Options": "nosniff",
-}
+_IMAGE_HEADERS = {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Authorization"}
 
 FileType = Literal["html", "md", "zip"]
 
@@ -69,14 +64,16 @@ _EXPORTS: dict[FileType, tuple[str, Callable[[TrajectoryView], str | bytes]]] = 
 }
 
 
-class _Generation(BaseModel):
+class GenerationHead(BaseModel):
+    """An earlier response in short."""
+
     id: str = Field(description="Id of the response")
     text: str = Field(description="The request's text")
     created_at: AwareDatetime = Field(description="When it was requested, UTC")
     status: str = Field(description="How it ended, or `queued`")
 
 
-class GenerationSummary(_Generation):
+class GenerationSummary(GenerationHead):
     """An entry in the list of earlier responses."""
 
     cover: str | None = Field(description="sha256 of its last image; null: it has none")
@@ -93,18 +90,11 @@ class GenerationList(BaseModel):
     next_offset: int | None = Field(description="Offset of the next page; null: there is none")
 
 
-class FollowedGeneration(BaseModel):
-    """The response that another one follows."""
-
-    id: str = Field(description="Id of the response")
-    text: str = Field(description="The request's text")
-
-
-class StoredGeneration(_Generation):
+class StoredGeneration(GenerationHead):
     """An earlier response, without the bytes of its images."""
 
     input_images: list[str] = Field(description="sha256 of the input images")
-    follows: FollowedGeneration | None = Field(
+    follows: GenerationHead | None = Field(
         description="The response of its `previous_response_id`; null: none, or it was deleted"
     )
     response: dict[str, Any] = Field(description="The Response, with its field `interleave`")
@@ -174,7 +164,10 @@ def _settings_router(manager: RequestManager, defaults: LoopSettings) -> APIRout
             raise unavailable(str(error), "not_ready") from error
         takes = await asyncio.to_thread(max_reference_images, roles.generator)
         return StudioSettings(
-            models=[_studio_model(name) for name in names],
+            models=[
+                StudioModel(id=name, compared=name != DEFAULT_MODEL, **MODELS[name]._asdict())
+                for name in names
+            ],
             conditioning=["last"] if takes == 1 else ["last", "all"],
             defaults=options,
             limits=_limits(manager),
@@ -182,12 +175,6 @@ def _settings_router(manager: RequestManager, defaults: LoopSettings) -> APIRout
         )
 
     return router
-
-
-def _studio_model(name: str) -> StudioModel:
-    _, title, description = MODELS[name]
-    compared = name != DEFAULT_MODEL
-    return StudioModel(id=name, title=title, description=description, compared=compared)
 
 
 def _limits(manager: RequestManager) -> StudioLimits:
@@ -237,7 +224,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         stored = find(request, response_id)
         response = ResponseBuilder.replay(stored).response()
         previous = store.get(stored.fields.get("previous_response_id") or "", stored.owner)
-        follows = FollowedGeneration(**_fields(previous)) if previous else None
+        follows = GenerationHead(**_fields(previous)) if previous else None
         return StoredGeneration(
             **_fields(stored), input_images=stored.input_images, follows=follows, response=response
         )

@@ -20,7 +20,7 @@ from inference.http import server
 from inference.http.body_reader import check_image
 from inference.http.server import listening_socket
 from inference.service.chat import ChatRequest
-from inference.service.responses.protocol import ResponsesRequest
+from inference.service.responses_request import ResponsesRequest
 from tests.inference.service.running_service import (
     HOUSE,
     SNOWMAN,

@@ -2,7 +2,7 @@
 
 import re
 
-from inference.service.responses.response_builder import GenerationModel
+from inference.service.response_builder import GenerationModel
 from tests.inference.service.running_service import HOUSE, wait_until
 
 

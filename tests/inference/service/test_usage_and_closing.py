@@ -14,7 +14,7 @@ from inference.events import (
 )
 from inference.generation.trajectory_view import TrajectoryView
 from inference.roles import PlanStep, Verdict
-from inference.service.responses.response_builder import Usage, UsageModel, closing_text
+from inference.service.response_builder import Usage, UsageModel, closing_text
 from schemas.trajectories import ModelCallRow
 from warehouse import EncodedImage
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from ...generation.runner import PlanCheck
-from ...http.errors import MAX_TEXT_LENGTH, RequestModel
-from ..request_models import (
+from ..generation.runner import PlanCheck
+from ..http.errors import MAX_TEXT_LENGTH, RequestModel
+from .request_models import (
     MAX_ITEMS,
     Base64Image,
     ContentPart,
@@ -30,7 +30,7 @@ from ..request_models import (
     TextFormat,
     Verbosity,
 )
-from ..run import check_plan
+from .run import check_plan
 
 Images = Mapping[str, str]
 """Place in the request -> sha256, of the images that the generation begins with."""

@@ -14,17 +14,17 @@ from fastapi import FastAPI, Query, Request, Response
 from schemas import BadImageError
 from warehouse import EncodedImage, ImageStore
 
-from ...events import LazyImage
-from ...generation.requests import GenerationRequest
-from ...http.errors import APIError, bad_request, not_found
-from ..files import FileStore
-from ..openapi import describe_body, describe_response
-from ..request_models import ConversationTurn, ImageRef, Json, RequestOptions
-from ..request_parsing import current_turn
-from ..run import GenerationRun
-from ..serving import JSON, Deleted, GenerationServing, Order, Page, load_images, owner_of, page_of
-from .protocol import ResponsesRequest, stored_message, stored_text
+from ..events import LazyImage
+from ..generation.requests import GenerationRequest
+from ..http.errors import APIError, bad_request, not_found
+from .files import FileStore
+from .openapi import describe_body, describe_response
+from .request_models import ConversationTurn, ImageRef, Json, RequestOptions
+from .request_parsing import current_turn
 from .response_builder import ResponseBuilder
+from .responses_request import ResponsesRequest, stored_message, stored_text
+from .run import GenerationRun
+from .serving import JSON, Deleted, GenerationServing, Order, Page, load_images, owner_of, page_of
 from .streaming_events import EventsHeader, ResponseEventEncoder
 
 _MAX_SEQUENCE_NUMBER = 2**31

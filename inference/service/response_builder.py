@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from schemas.generations import GenerationStatus
 from schemas.trajectories import ModelCallRow
 
-from ...events import (
+from ..events import (
     AttemptJudged,
     ImageGenerated,
     PlanReady,
@@ -20,10 +20,10 @@ from ...events import (
     TrajectoryFailed,
     TrajectoryFinished,
 )
-from ...generation.trajectory_view import StepView, TrajectoryView, status_of
-from ...http.errors import APIError, bad_request, unavailable
-from ..request_models import ImageTool, Json
-from ..run import STOPPED, GenerationRun
+from ..generation.trajectory_view import StepView, TrajectoryView, status_of
+from ..http.errors import APIError, bad_request, unavailable
+from .request_models import ImageTool, Json
+from .run import STOPPED, GenerationRun
 
 _AGENTS = ("planner", "critic")
 _RESUME_HINT = "; send it again under the same Idempotency-Key to go on"

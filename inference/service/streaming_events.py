@@ -11,7 +11,7 @@ from typing import Annotated
 import orjson
 from fastapi import Header
 
-from ...events import (
+from ..events import (
     AttemptJudged,
     ImageGenerated,
     PlanReady,
@@ -22,10 +22,10 @@ from ...events import (
     StepExhausted,
     StepStarted,
 )
-from ...generation.trajectory_view import StepView
-from ..request_models import Json
-from ..run import GenerationRun
+from ..generation.trajectory_view import StepView
+from .request_models import Json
 from .response_builder import AttemptModel, ResponseBuilder, SimulationModel, text_part
+from .run import GenerationRun
 
 EventsHeader = Annotated[
     bool,
