@@ -4,14 +4,13 @@ A review is in the journal before it is in the table. Where a process was killed
 table's partition was lost, `restore_reviews` writes it again.
 """
 
-import random
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import duckdb
 import pyarrow as pa
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from schemas import StorageError
 from schemas.reviews import REVIEWED_THING, REVIEWS, ReviewRow
@@ -81,16 +80,14 @@ def _rows(journal: AnyJournal) -> list[ReviewRow]:
 @contextmanager
 def _locked_journal(home: Home, shard: str) -> Iterator[AnyJournal]:
     """A shard's journal, which no other process or thread writes meanwhile."""
-    deadline = time.monotonic() + _BUSY_SECONDS
     journal = home.journal(_JOURNAL, shard)
-    while True:
-        try:
-            journal.__enter__()
-            break
-        except StorageError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(random.uniform(0.01, 0.05))
+    retrying = Retrying(
+        retry=retry_if_exception_type(StorageError),
+        stop=stop_after_delay(_BUSY_SECONDS),
+        wait=wait_random(0.01, 0.05),
+        reraise=True,
+    )
+    retrying(journal.__enter__)
     try:
         yield journal
     finally:
