@@ -1,6 +1,6 @@
 """A generation's Response at any moment, as JSON; the field `interleave` is ours."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field
 
 from schemas.generations import GenerationStatus
-from schemas.trajectories import ModelCallRow
+from schemas.trajectories import ModelCallRow, Role
 
 from ..events import (
     AttemptJudged,
@@ -172,28 +172,25 @@ class Usage:
     def by_role(self) -> dict[str, UsageModel]:
         """Calls and tokens of each role; null: its backend counts no tokens."""
         roles = dict.fromkeys(call.role for call in self.calls)
-        return {role: _count([call for call in self.calls if call.role == role]) for role in roles}
+        return {role: self._of_role(role) for role in roles}
+
+    def _of_role(self, role: Role) -> UsageModel:
+        calls = [call for call in self.calls if call.role == role]
+        return UsageModel(
+            calls=len(calls),
+            input_tokens=_sum(call.input_tokens for call in calls),
+            output_tokens=_sum(call.output_tokens for call in calls),
+        )
 
     def _totals(self) -> tuple[int, int, int]:
         """Input and output tokens of the agents, and images that were generated."""
         agents = [call for call in self.calls if call.role in _AGENTS]
-        images = sum(call.role == "generator" for call in self.calls)
-        return (
-            sum(call.input_tokens or 0 for call in agents),
-            sum(call.output_tokens or 0 for call in agents),
-            images,
-        )
+        tokens_in = _sum(call.input_tokens for call in agents) or 0
+        tokens_out = _sum(call.output_tokens for call in agents) or 0
+        return tokens_in, tokens_out, sum(call.role == "generator" for call in self.calls)
 
 
-def _count(calls: Sequence[ModelCallRow]) -> UsageModel:
-    return UsageModel(
-        calls=len(calls),
-        input_tokens=_sum([call.input_tokens for call in calls]),
-        output_tokens=_sum([call.output_tokens for call in calls]),
-    )
-
-
-def _sum(tokens: Sequence[int | None]) -> int | None:
+def _sum(tokens: Iterable[int | None]) -> int | None:
     known = [each for each in tokens if each is not None]
     return sum(known) if known else None
 

@@ -78,7 +78,8 @@ class InputImage(RequestPart):
     def content(self, param: str) -> ContentPart:
         if self.file_id is not None:
             return ImageRef(self.file_id, f"{param}.file_id", "file")
-        return ImageRef(self.image_url or b"", f"{param}.image_url")
+        assert self.image_url is not None, "validated: it has a source"
+        return ImageRef(self.image_url, f"{param}.image_url")
 
     def stored(self, role: str, param: str, images: Images) -> Json:
         image = {"type": self.type, "detail": self.detail or "auto", "file_id": self.file_id}
@@ -118,9 +119,8 @@ class InputMessage(RequestPart):
 
     def stored(self, param: str, images: Images) -> Json:
         parts = self._parts(param)
-        return stored_message(
-            self.role, [part.stored(self.role, place, images) for part, place in parts]
-        )
+        content = [part.stored(self.role, place, images) for part, place in parts]
+        return stored_message(self.role, content)
 
     def _parts(self, param: str) -> Iterator[tuple[Part, str]]:
         """The parts of its content with their places."""
@@ -134,7 +134,7 @@ class InputMessage(RequestPart):
 class InputImageCall(RequestPart):
     """An image of an earlier answer, sent back as it was received, or by its id."""
 
-    type: Literal["image_generation_call"]
+    type: Literal["image_generation_call", "item_reference"]
     id: str | None = Field(None, max_length=200)
     result: Base64Image | None = Field(None, description="The image in base64")
     status: str | None = Field(None, max_length=100, description="`failed`: there is no image")
@@ -154,32 +154,22 @@ class InputImageCall(RequestPart):
 
 
 class ItemReference(RequestPart):
-    """An item of an earlier answer, by its id."""
+    """A message of an earlier answer, by its id; its text is not read again."""
 
     type: Literal["item_reference"]
     id: str = Field(max_length=200, pattern="^(msg|ig)_")
 
     def turn(self, param: str) -> ConversationTurn:
-        """Of a message nothing: earlier texts are not read again."""
-        return (
-            self._image_call().turn(param) if self._is_image else ConversationTurn("assistant", [])
-        )
+        return ConversationTurn("assistant", [])
 
     def stored(self, param: str, images: Images) -> Json:
-        if self._is_image:
-            return self._image_call().stored(param, images)
         return stored_message("assistant", []) | {"id": self.id}
-
-    @property
-    def _is_image(self) -> bool:
-        return self.id.startswith("ig_")
-
-    def _image_call(self) -> InputImageCall:
-        return InputImageCall(type="image_generation_call", id=self.id)
 
 
 def _item_type(item: Any) -> str:
     kind = item.get("type") if isinstance(item, dict) else None
+    if kind == "item_reference" and str(item.get("id")).startswith("ig_"):
+        return "image_generation_call"
     return kind if isinstance(kind, str) else "message"
 
 
