@@ -17,8 +17,7 @@ from inference.roles import Roles, Score
 from schemas.curation import Evaluation
 from training.rewards.critic import CriticReward, CriticState
 from training.rewards.reward import RewardSettings
-from training.rewards.server import RewardAddress, serve_rewards
-from training.rewards.service import RewardRequest, RewardService
+from training.rewards.service import RewardAddress, RewardRequest, RewardService, serve_rewards
 from warehouse import EncodedImage, Home
 
 DRAW_SECONDS, SLOTS = 0.050, 4

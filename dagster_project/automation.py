@@ -22,9 +22,8 @@ from assets.trajectories.assets import SCORE_SET
 from inference.backends.providers.budget import SpendingFile
 from inference.calls.hashing import content_digest
 from schemas import FoundryError
-from schemas.reviews import REVIEWS
 from schemas.training import BASE_MODEL, CRITIC, PLANNER, RL_PLANNER, SFT_CRITIC
-from schemas.trajectories import SCORES
+from schemas.trajectories import REVIEWS, SCORES
 
 from .improve import finished_rounds, improve
 from .instance import PROMOTES_TAG

@@ -27,9 +27,8 @@ from assets.curation.exports.publisher import export_checks
 from inference.backends.checkpoint.manifest import RECORD
 from inference.review_log import restore_reviews
 from schemas import TABLES, BadImageError, FoundryError, Table
-from schemas.reviews import REVIEWS
 from schemas.training import CHECKPOINTS
-from schemas.trajectories import ATTEMPTS, MODEL_CALLS
+from schemas.trajectories import ATTEMPTS, MODEL_CALLS, REVIEWS
 from training.registry import CheckpointRegistry, checkpoint_checks
 from warehouse import EncodedImage, Home, Journal
 from warehouse.atomic import atomic_write

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
 from schemas import StorageError
-from schemas.reviews import REVIEWED_THING, REVIEWS, ReviewRow
+from schemas.trajectories import REVIEWED_THING, REVIEWS, ReviewRow
 from warehouse import Home
 from warehouse.home import AnyJournal
 

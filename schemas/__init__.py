@@ -3,43 +3,22 @@
 Imports no other package of ours.
 """
 
-from . import (
-    analysis,
-    benchmarks,
-    costs,
-    curation,
-    generations,
-    prompts,
-    reviews,
-    rounds,
-    training,
-    trajectories,
-)
+from . import benchmarks, curation, generations, prompts, rounds, training, trajectories, views
 from .base import Row, Table, View
 from .errors import BadImageError, DocumentError, FoundryError, SchemaMismatchError, StorageError
 
 TABLES: dict[str, Table] = {
     table.name: table
     for module in (
-        prompts,
-        trajectories,
-        reviews,
-        curation,
-        training,
-        rounds,
-        costs,
-        generations,
-        benchmarks,
+        *(prompts, trajectories, curation, training),
+        *(rounds, views, generations, benchmarks),
     )
     for table in vars(module).values()
     if isinstance(table, Table)
 }
 
 VIEWS: dict[str, View] = {
-    view.name: view
-    for module in (analysis, costs)
-    for view in vars(module).values()
-    if isinstance(view, View)
+    view.name: view for view in vars(views).values() if isinstance(view, View)
 }
 
 __all__ = [

@@ -25,9 +25,7 @@ class BenchmarkAnswerRow(Row):
     generation_id: str | None = Field(description="Its generation; null: an imported answer")
     seed: int | None = Field(description="Seed of the item; null: an imported answer")
     cost_usd: float | None = Field(description="Price of its calls; null: not known")
-    seconds: float | None = Field(
-        description="Time that its calls took with the models; null: not known"
-    )
+    seconds: float | None = Field(description="Time that its calls took; null: not known")
 
 
 class JudgementRow(Row):

@@ -39,9 +39,7 @@ class StepRow(Row):
     best_iteration: int = Field(description="First iteration with the highest overall score")
     first_overall: float = Field(description="Overall score of iteration 0")
     best_overall: float = Field(description="Highest overall score")
-    variance: float = Field(
-        description="Population variance of the overall scores up to the best iteration"
-    )
+    variance: float = Field(description="Population variance of scores up to the best iteration")
     kept: bool = Field(description="False when a filter rule dropped it")
     drop_reason: str | None = Field(description="Name of the rule that dropped it")
     split: TrainSplit | None = Field(
@@ -78,9 +76,7 @@ class CriticRlRow(_CriticRow):
     """A critic RL prompt: the input that verdicts are sampled for, and its ground truth."""
 
     origin_prompt: str = Field(description="The plan's prompt for the step")
-    rewritten_prompt: str = Field(
-        description="The prompt of the edited image; empty at iteration 0"
-    )
+    rewritten_prompt: str = Field(description="Prompt of the edited image; empty at iteration 0")
     origin_image: str = Field(description="sha256 of the image before (or the white canvas)")
     edited_image: str = Field(description="sha256 of the image after")
     evaluation: Evaluation = Field(description="Ground truth of the edited image")

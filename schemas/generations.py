@@ -18,9 +18,7 @@ class GenerationRow(Row):
     """A run of the loop for a user's request; its attempts are those of `trajectory_id`."""
 
     generation_id: str = Field(description="Id of the request")
-    shard: str = Field(
-        description="Partition of this row: a batch of the asset, or an hour's requests"
-    )
+    shard: str = Field(description="Partition: a batch of the asset, or an hour's requests")
     channel: Channel = Field(description="Where it came from: asset, command line or service")
     request_key: str | None = Field(
         description="The client's own identifier: row id of a batch, or idempotency key"
@@ -49,9 +47,7 @@ class GenerationRow(Row):
     wasted_draws: int = Field(description="Images generated before a verdict and not needed")
     images: list[str] = Field(description="sha256 of the accepted images, in order")
     cost_usd: float | None = Field(description="Price of its calls; null: some are not priced")
-    seconds: float = Field(
-        description="Wall time of the request; of an interrupted one, that of its calls"
-    )
+    seconds: float = Field(description="Wall time; of an interrupted request, that of its calls")
     started_at: datetime = Field(description="Start of the request, UTC")
 
 

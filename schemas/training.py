@@ -49,9 +49,7 @@ class RolloutRow(Row):
         "image or a grade failed or timed out, so the sample is excluded from its group"
     )
     verdict: bool | None = Field(description="A critic's verdict; null: malformed, or a plan")
-    refined_prompt: str | None = Field(
-        description="A critic's rewritten prompt; null: malformed, or a plan"
-    )
+    refined_prompt: str | None = Field(description="A critic's prompt; null: malformed, or a plan")
     truth: bool | None = Field(description="The correct verdict; null: of a plan")
     image: str | None = Field(
         description="sha256 of the first image from its prompt, or of a plan's last; null: none"

@@ -18,9 +18,7 @@ class AnswerSettings(ConfigModel):
 
     planner_tokens: int = Field(900, ge=1, description="Longest plan in tokens")
     critic_tokens: int = Field(300, ge=1, description="Longest verdict in tokens")
-    image_max_pixels: int = Field(
-        96 * 96, ge=1024, description="Larger images are shrunk to this, as in training"
-    )
+    image_max_pixels: int = Field(96 * 96, ge=1024, description="Larger images are shrunk to this")
 
 
 Margin = Annotated[float, Field(ge=0)]
@@ -62,22 +60,14 @@ class TrainingSettings(ConfigModel):
     base_model: BaseModelSettings = Field(
         BaseModelSettings(), description="The model that planner and critic start from"
     )
-    planner_sft: SftSettings = Field(
-        SftSettings(), description="Supervised fine-tuning of the planner"
-    )
-    critic_sft: SftSettings = Field(
-        SftSettings(), description="Supervised fine-tuning of the critic"
-    )
+    planner_sft: SftSettings = Field(SftSettings(), description="Fine-tuning of the planner")
+    critic_sft: SftSettings = Field(SftSettings(), description="Fine-tuning of the critic")
     planner_rl: PlannerGrpoSettings | None = Field(
         None,
         description="Reinforcement of the planner, which the paper has not; null: there is none",
     )
-    critic_rl: CriticGrpoSettings = Field(
-        CriticGrpoSettings(), description="Reinforcement of the critic"
-    )
-    answers: AnswerSettings = Field(
-        AnswerSettings(), description="How the trained agents are prompted"
-    )
+    critic_rl: CriticGrpoSettings = Field(CriticGrpoSettings(), description="GRPO of the critic")
+    answers: AnswerSettings = Field(AnswerSettings(), description="Limits of trained agents")
     side_by_side: bool = Field(
         False,
         description="`interleave run` trains planner and critic at the same time, the ablation "

@@ -9,7 +9,7 @@ import duckdb
 from pydantic import BaseModel, Field
 
 from schemas import StorageError
-from schemas.costs import COSTS
+from schemas.views import COSTS
 
 from .home import Home
 from .storage import first_line

@@ -44,23 +44,22 @@ def _as_table(result: pa.Table, width: int) -> str:
     from rich.table import Table
     from rich.text import Text
 
+    def cell(text: str) -> Text:  # the table itself would cut all columns alike
+        return Text(text, no_wrap=True, overflow="ellipsis")
+
     rows = [list(map(_line, row)) for row in _rows(result.slice(0, _MAX_ROWS))]
     widths = [max(map(len, column)) for column in zip(result.column_names, *rows, strict=True)]
     shown = _columns_that_fit(widths, width)
-    limit = _wide_cell(widths[:shown], width)
     table = Table(show_edge=False, pad_edge=False, header_style="bold")
     for field in list(result.schema)[:shown]:
         is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         table.add_column(
-            Text(field.name),
+            cell(field.name),
             justify="right" if is_number else "left",
-            overflow="ellipsis",
-            no_wrap=True,
             min_width=min(_NARROW, len(field.name)),
         )
     for row in rows:
-        cells = (cell if len(cell) <= limit else f"{cell[: limit - 1]}…" for cell in row[:shown])
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(cell, row[:shown]))
     buffer = io.StringIO()
     Console(file=buffer, width=width).print(table)
     return buffer.getvalue() + _footer(result.num_rows, len(rows), result.column_names[shown:])
@@ -70,13 +69,6 @@ def _columns_that_fit(widths: Sequence[int], width: int) -> int:
     """How many columns to show: from the left, while each gets a readable width."""
     ends = accumulate(min(each, _NARROW) + _GAP for each in widths)
     return max(1, sum(end <= width + _GAP for end in ends))
-
-
-def _wide_cell(longest: list[int], width: int) -> int:
-    """Width of a wide column's cells: the space beside the narrow ones, shared equally."""
-    narrow = [length for length in longest if length <= _NARROW]
-    space = width - sum(narrow) - _GAP * (len(longest) - 1)
-    return max(_NARROW, space // max(1, len(longest) - len(narrow)))
 
 
 def _footer(rows: int, shown_rows: int, hidden: list[str]) -> str:

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from schemas import Table
 from schemas.curation import STEPS
-from schemas.reviews import REVIEWS
-from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, REVIEWS, SCORES, TRAJECTORIES
 from warehouse import Home, Lake
 from warehouse.partition_index import PartitionIndex
 

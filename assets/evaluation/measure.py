@@ -28,7 +28,7 @@ from inference.settings import LoopSettings
 from schemas.prompts import PromptRow
 from schemas.training import EvaluationRow
 from schemas.trajectories import ModelCallRow
-from training.rewards.generators import images_so_far
+from training.rewards.critic import images_so_far
 from training.rewards.reward import Grades
 from warehouse import EncodedImage, Home
 

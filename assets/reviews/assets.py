@@ -8,9 +8,8 @@ import dagster as dg
 import duckdb
 
 from inference.review_log import restore_reviews
-from schemas.reviews import REVIEWS
 from schemas.training import EvaluationRow
-from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, SCORES
+from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, REVIEWS, SCORES
 from warehouse import Home
 
 from ..core.checks import blocking_checks

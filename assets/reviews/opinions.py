@@ -11,8 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from inference.review_log import CURRENT_REVIEWS, USER_REQUESTS
-from schemas.reviews import REVIEWS
-from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS
+from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, REVIEWS
 
 _ATTEMPT = ", ".join(ATTEMPT_KEY)
 _VIEWS = f"""

@@ -21,7 +21,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from schemas import FoundryError, StorageError
-from schemas.costs import SERVER_HOURS, ServerHoursRow
+from schemas.views import SERVER_HOURS, ServerHoursRow
 from warehouse import Home
 
 from .hosts import Held

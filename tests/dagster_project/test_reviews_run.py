@@ -13,8 +13,7 @@ from dagster_project.stage_runner import QUIET
 from inference.review_log import add_review
 from interleave_foundry import query
 from schemas.curation import CRITIC_DPO, CRITIC_SFT
-from schemas.reviews import ReviewRow
-from schemas.trajectories import ATTEMPTS
+from schemas.trajectories import ATTEMPTS, ReviewRow
 from tests.dagster_project.conftest import tiny_foundry
 from tests.helpers.ticks import sensor_tick
 

@@ -8,7 +8,7 @@ import pytest
 from inference import review_log
 from inference.review_log import add_review, current_reviews, restore_reviews
 from schemas import StorageError
-from schemas.reviews import REVIEWS, ReviewRow
+from schemas.trajectories import REVIEWS, ReviewRow
 from warehouse import Home
 
 SHARD = "toy-0000"

@@ -1,14 +1,21 @@
+import re
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 import pytest
 from pydantic import Field, ValidationError
 
-from schemas import TABLES, Row, Table
+from schemas import TABLES, VIEWS, Row, Table
 from schemas.rounds import ROUND_ROWS
+from schemas.table_docs import render_table_docs
 from schemas.training import EVALUATIONS
 from schemas.trajectories import ATTEMPTS
+from warehouse.views import connect
+
+PAGE = Path(__file__).parents[2] / "docs/tables.md"
 
 
 class Part(Row):
@@ -99,3 +106,35 @@ def test_sharded_tables_of_prompts_have_a_shard_column():
         by_shard = of_prompts and table not in (EVALUATIONS, ROUND_ROWS)
         assert not by_shard or "shard" in table.columns
     assert ATTEMPTS.sharded
+
+
+def test_the_committed_page_is_up_to_date():
+    assert PAGE.read_text("utf-8") == render_table_docs(), (
+        "run: python -m schemas.table_docs > docs/tables.md"
+    )
+
+
+def test_every_column_of_every_table_is_described():
+    page = render_table_docs()
+    for table in (*TABLES.values(), *VIEWS.values()):
+        section = page.split(f"\n## {table.name}\n")[1].split("\n## ")[0]
+        assert table.description in section
+        for name, info in table.columns.items():
+            assert info.description, f"{table.name}.{name}"
+            assert f"\n| `{name}` | " in section
+
+
+def test_nested_columns_types_and_references_are_listed():
+    page = render_table_docs()
+    assert "| `messages.role` | string |  | user or assistant |" in page
+    assert "| `status` | `complete` \\| `exhausted` \\| `stopped` \\| `quarantined` |" in page
+    assert "| `source_image` | string | yes | " in page
+    assert "- `prompt_id` → [`prompts`](#prompts) (`prompt_id`)" in page
+
+
+def test_every_example_runs(home):
+    examples = re.findall(r"```sql\n(.*?)\n```", render_table_docs(), re.S)
+    assert len(examples) == len(TABLES) + len(VIEWS)
+    with closing(connect(home)) as connection:
+        for example in examples:
+            assert connection.sql(example).to_arrow_table().column_names

@@ -1,6 +1,7 @@
-"""Full disks and read-only folders: a one-line error, and no data lost."""
+"""Full disks, read-only folders and throttled stores: no data lost."""
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from PIL import Image
 
 from schemas import StorageError
 from schemas.trajectories import ATTEMPTS
+from tests.helpers.throttling_proxy import Throttle, throttling_proxy
 from warehouse import EncodedImage, Home
 from warehouse.sql import query
 from warehouse.views import refresh_views
@@ -98,3 +100,33 @@ def test_a_read_only_home_is_readable(mounted, attempts, image):
             action()
         assert "\n" not in str(error.value)
     assert home.lake.rows(ATTEMPTS, SHARD) == 8
+
+
+@pytest.fixture
+def throttled(s3_server, s3_home, monkeypatch):
+    """A home behind the proxy, and the proxy's counts."""
+    import s3fs
+
+    throttle = Throttle(0.3)
+    with throttling_proxy(s3_server, throttle) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        s3fs.S3FileSystem.clear_instance_cache()
+        yield Home(s3_home.root), throttle
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.mark.slow
+def test_a_throttled_store_loses_nothing(throttled, s3_home, attempts, image):
+    home, throttle = throttled
+    written = home.lake.write(ATTEMPTS, attempts(4), "sketchbook-0000")
+    sha256 = home.images.put(image)
+    with home.journal("plans", "sketchbook-0000") as journal, ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: journal.append({"number": number}), range(16)))
+    with home.journal("plans", "sketchbook-0000") as journal:
+        journal.append({"number": 16})
+    assert throttle.throttled > 10 and throttle.answered > throttle.throttled
+    for each in (home, s3_home):
+        assert each.lake.content_hash(ATTEMPTS, "sketchbook-0000") == written.content_hash
+        assert each.images.get(sha256) == image
+        records = each.journal("plans", "sketchbook-0000").records()
+        assert sorted(record["number"] for record in records) == [*range(17)]

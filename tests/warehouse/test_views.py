@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 import interleave_foundry
-from schemas import TABLES
+from schemas import TABLES, VIEWS
 from schemas.curation import CRITIC_RL
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
 from tests.warehouse.conftest import WITHOUT_S3
@@ -18,11 +18,11 @@ COUNT = "SELECT count(*) AS n FROM attempts"
 
 
 @WITHOUT_S3
-def test_every_table_is_a_view_even_when_it_is_empty(any_home):
+def test_every_table_and_view_has_its_columns_even_when_it_is_empty(any_home):
     with connect(any_home) as connection:
-        for name, table in TABLES.items():
+        for name, described in (TABLES | VIEWS).items():
             empty = connection.sql(f"SELECT * FROM {name}")
-            assert (empty.columns, empty.fetchall()) == (list(table.columns), [])
+            assert (empty.columns, empty.fetchall()) == (list(described.columns), []), name
 
 
 def test_empty_and_filled_views_have_the_same_types(home):

@@ -33,11 +33,10 @@ from warehouse import Home, Journal
 
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
-from ..rewards.critic import CriticReward
-from ..rewards.generators import generators_of_rows, images_so_far
+from ..rewards.critic import CriticReward, generators_of_rows, images_so_far
 from ..rewards.planner import PlannerReward
 from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
-from ..rewards.service import Reward, RewardService
+from ..rewards.service import LOOPBACK, Reward, RewardService, serve_rewards_in_thread
 from ..tracking import has_package, require_tracker
 from .recipe import (
     CHECKPOINTS,
@@ -151,8 +150,6 @@ class GrpoRun:
         return done >= total or self._evaluations.stop_training(done)
 
     def _train(self, total: int) -> None:
-        from ..rewards.server import serve_rewards_in_thread  # FastAPI: not for reading recipes
-
         tracking = self._driver.job.tracking
         require_tracker(tracking, self._python)
         metrics = attempt_file(self._folder, "metrics", ".jsonl")  # verl empties an existing one
@@ -211,8 +208,6 @@ class GrpoRun:
 
     def _reward_host(self) -> str:
         """Where the reward server listens: on loopback, unless other nodes ask it."""
-        from ..rewards.server import LOOPBACK
-
         if not self._settings.on_cluster:
             return LOOPBACK
         address = os.environ.get("RAY_ADDRESS", "")

@@ -57,9 +57,7 @@ class GrpoSettings(ConfigModel):
     learning_rate: float = Field(5e-5, gt=0, description="Learning rate of AdamW, constant")
     clip_low: float = Field(0.2, gt=0, lt=1, description="Clip of the ratio below 1")
     clip_high: float = Field(0.3, gt=0, description="Clip of the ratio above 1")
-    clip_dual: float = Field(
-        3.0, gt=1, description="Bound of the loss where advantages are negative"
-    )
+    clip_dual: float = Field(3.0, gt=1, description="Bound of the loss at negative advantages")
     kl: float = Field(
         0.0,
         ge=0,
@@ -93,9 +91,7 @@ class GrpoSettings(ConfigModel):
         description="Share of the parent's weights in the model that is kept, averaged with the "
         "trained ones by the rest: less is forgotten of what the parent knew; 0: none",
     )
-    image_max_pixels: int = Field(
-        9216, ge=1024, description="Larger pictures are shrunk to this, as in SFT"
-    )
+    image_max_pixels: int = Field(9216, ge=1024, description="Larger pictures are shrunk to this")
     seed: int = Field(0, description="Seed of the order of the rows and of the rollouts")
     micro_batch: int = Field(
         64, ge=1, description="Sequences of one forward and backward pass on a device, at most"
@@ -107,9 +103,7 @@ class GrpoSettings(ConfigModel):
         "`micro_batch`",
     )
     gpus: int = Field(0, ge=0, description="GPUs of a node; 0: the CPU engine")
-    nodes: int = Field(
-        1, ge=1, description="Nodes with so many GPUs each; more than one: of a Ray cluster"
-    )
+    nodes: int = Field(1, ge=1, description="Nodes with so many GPUs; above 1: of a Ray cluster")
     cluster: bool = Field(
         False,
         description="Train on the Ray cluster that RAY_ADDRESS names, instead of a Ray of the "
@@ -123,12 +117,8 @@ class GrpoSettings(ConfigModel):
         description="flash_attention_2: without padding; its package is added to the trainer's "
         "environment. null: so where it is installed there already, else sdpa",
     )
-    lora_rank: int = Field(
-        0, ge=0, description="Rank of LoRA adapters on the language model; 0: all weights"
-    )
-    offload: bool = Field(
-        False, description="Weights and optimizer wait in main memory while others work"
-    )
+    lora_rank: int = Field(0, ge=0, description="Rank of the language model's LoRA; 0: no LoRA")
+    offload: bool = Field(False, description="Idle weights and optimizer wait in main memory")
     threads: int = Field(2, ge=1, description="CPU only: threads of an update")
     reward: RewardLimits = Field(RewardLimits(), description="How rollouts are rewarded")
     options: dict[str, JsonValue] = Field(
@@ -243,9 +233,7 @@ class CriticGrpoSettings(GrpoSettings):
 class PlannerGrpoSettings(GrpoSettings):
     """GRPO of the planner, which the paper does not have."""
 
-    reward: PlanRewardSettings = Field(
-        PlanRewardSettings(), description="How rollouts are rewarded"
-    )
+    reward: PlanRewardSettings = Field(PlanRewardSettings(), description="How plans are rewarded")
 
 
 def program(settings: GrpoSettings) -> str:
@@ -256,7 +244,7 @@ def program(settings: GrpoSettings) -> str:
 def environment(settings: GrpoSettings) -> dict[str, str]:
     """Environment variables of the trainer that do not depend on the job."""
     on_cpu = [] if settings.gpus else ["verl_cpu"]
-    modules = [*on_cpu, "verl_masking", "verl_equal_lengths", "verl_memory"]
+    modules = [*on_cpu, "verl_masking", "verl_patches"]
     common = {
         "PYTHONPATH": str(PLUGINS),
         "VERL_USE_EXTERNAL_MODULES": ",".join(modules),

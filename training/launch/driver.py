@@ -58,10 +58,6 @@ class Driver:
         else:
             print(line, flush=True)
 
-    def log_once(self) -> Callable[[str], object]:
-        """`log` for lines that are repeated."""
-        return cache(self.log)
-
     def send(self, message: Message) -> None:
         """Send a message to the launcher, or write it to standard output."""
         if self.pipes:
@@ -170,7 +166,7 @@ def open_driver(argv: Sequence[str]) -> Iterator[Driver]:
         driver = Driver(job, pipes)
         try:
             name = f"the training of {job.name}"
-            with claimed_gpus(job.devices, job.memory, name, driver.log_once()):
+            with claimed_gpus(job.devices, job.memory, name, cache(driver.log)):
                 yield driver
         except Exception as error:
             failed = _failure(error, job.folder)

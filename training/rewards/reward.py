@@ -95,9 +95,7 @@ class RewardSettings(RewardLimits):
         description="paper: accuracy 0 or -1, step -1 to 1, a drawing for every rejection; code: "
         "both 0 to 1, a drawing for every row whose picture is bad (as the reference's code)",
     )
-    alpha: float = Field(
-        0.2, ge=0, le=1, description="Weight of accuracy against step in the content half"
-    )
+    alpha: float = Field(0.2, ge=0, le=1, description="Weight of accuracy against step")
     without: tuple[Part, ...] = Field(
         (), max_length=1, description="Ablation: a part that is left out; the other gets its weight"
     )

@@ -2,11 +2,23 @@
 
 Each rollout has a request, an error handler and a line in the journal of its own, so that a
 failure never affects another one.
+
+The trainer's processes ask over HTTP, at a free port, on loopback or on an address that other nodes
+reach, with a random bearer token. The client (`verl_client.py`) reads both from a file that only
+their user can read: command lines and environments of a cluster's processes are shown to others,
+and logged. Web libraries are imported by the server only: recipes import this module as well.
 """
 
+import asyncio
+import json
+import secrets
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import Field
@@ -17,9 +29,17 @@ from warehouse import Journal
 
 from .critic import CriticState
 from .planner import PlannerState
+from .reward import RewardParts
 from .rollouts import Rollout, RolloutResult
 
 _STEPS_IN_MEMORY = 64  # the journal has all
+LOOPBACK = "127.0.0.1"
+_MAX_BYTES = 16 * 2**20
+_MAX_BODIES = 64  # of the largest size
+_READ_SECONDS = 120.0
+_IDLE_SECONDS = 60.0
+_GRACE_SECONDS = 1  # for open requests when training has ended
+_RESPONSE_FIELDS = {"status", "reward", "format", "accuracy", "step_reward", "seconds"}
 
 
 class Reward(Protocol):
@@ -61,25 +81,19 @@ class RewardService:
         self._samples[group] += 1
         received, start = time.time(), time.perf_counter()
         result = await self._rewards.grade(request.row_id, request.response, request.state)
-        seconds = time.perf_counter() - start
+        graded = result._asdict()
+        parts: RewardParts = graded.pop("parts")
         row = RolloutRow(
             rollout_id=f"{self._run}/{request.step}/{request.row_id}/{sample}",
             run=self._run,
             step=request.step,
             row_id=request.row_id,
             response=request.response,
-            status=result.status,
-            verdict=result.verdict,
-            refined_prompt=result.refined_prompt,
-            truth=result.truth,
-            image=result.image,
-            format=result.parts.format,
-            accuracy=result.parts.accuracy,
-            step_reward=result.parts.step,
-            reward=result.reward,
-            seconds=seconds,
-            error=result.error,
-            generator=result.generator,
+            format=parts.format,
+            accuracy=parts.accuracy,
+            step_reward=parts.step,
+            seconds=time.perf_counter() - start,
+            **graded,
         )
         self._store(row, received, request.dev)
         return row
@@ -105,3 +119,72 @@ class RewardService:
         steps.setdefault(row.step, []).append(rollout)
         for old in sorted(steps)[:-_STEPS_IN_MEMORY]:
             del steps[old]
+
+
+@dataclass(frozen=True)
+class RewardAddress:
+    """URL and bearer token of the reward service."""
+
+    url: str
+    token: str = field(repr=False)
+
+    @contextmanager
+    def written_to(self, path: Path) -> Iterator[None]:
+        """A file for the client, while the context is open."""
+        path.unlink(missing_ok=True)  # of a run that was killed
+        path.touch(mode=0o600)
+        path.write_text(json.dumps({"url": self.url, "token": self.token}), "utf-8")
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def serve_rewards(
+    service: RewardService, host: str = LOOPBACK
+) -> AsyncIterator[RewardAddress]:
+    """Serve in the running event loop."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    from inference.http.auth import AuthMiddleware, Keys
+    from inference.http.body_reader import BodyReader
+    from inference.http.errors import install_error_handlers
+    from inference.http.server import HTTPServer, listening_socket
+
+    async def reward(request: Request) -> Response:
+        reward_request, _ = await bodies.read_json(request, RewardRequest)
+        row = await service.reward(reward_request)
+        return JSONResponse(row.model_dump(include=_RESPONSE_FIELDS))
+
+    bodies = BodyReader(_MAX_BODIES * _MAX_BYTES, _READ_SECONDS)
+    token = secrets.token_urlsafe(32)
+    app = Starlette(routes=[Route("/reward", reward, methods=["POST"])])
+    app.add_middleware(AuthMiddleware, keys=Keys([token]), max_bytes=_MAX_BYTES)
+    install_error_handlers(app)
+    server = HTTPServer(app, _IDLE_SECONDS, _GRACE_SECONDS, handle_signals=False)
+    with listening_socket(host, 0) as listener:
+        port = listener.getsockname()[1]
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            yield RewardAddress(f"http://{host}:{port}/reward", token)
+        finally:
+            server.should_exit = True
+            await serving
+
+
+@contextmanager
+def serve_rewards_in_thread(
+    service: RewardService, host: str = LOOPBACK
+) -> Iterator[RewardAddress]:
+    """`serve_rewards` in a separate thread, for a caller that waits for a child process."""
+    from anyio.from_thread import start_blocking_portal
+
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serve_rewards(service, host)) as address,
+    ):
+        yield address

@@ -71,9 +71,7 @@ class SftSettings(ConfigModel):
     cutoff_len: int | None = Field(
         None, ge=1, description="Longest row in tokens; longer ones are left out"
     )
-    image_max_pixels: int | None = Field(
-        None, ge=1024, description="Larger images are shrunk to this"
-    )
+    image_max_pixels: int | None = Field(None, ge=1024, description="Larger images shrink to it")
     save_steps: int | None = Field(
         None, ge=1, description="Steps between checkpoints: what an interruption loses at most"
     )
@@ -81,9 +79,7 @@ class SftSettings(ConfigModel):
         None,
         description="A model that was not trained here, to start from instead of the base model",
     )
-    seed: int = Field(
-        42, ge=0, description="Seed of the order of the rows and of all other randomness"
-    )
+    seed: int = Field(42, ge=0, description="Seed of the rows' order and of all randomness")
     dev_share: float = Field(
         0.0,
         ge=0,

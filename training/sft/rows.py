@@ -3,7 +3,7 @@ that it does not train on, by which a checkpoint is chosen."""
 
 import glob
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from shutil import rmtree
@@ -11,21 +11,72 @@ from typing import Any
 
 import duckdb
 import orjson
+import yaml
 
 from inference.calls.hashing import unit_interval
 from schemas import FoundryError
+from warehouse.parted_files import JsonList, PartedFile, Row, stored_files
 from warehouse.storage import first_line
 
 from ..row_lengths import LEFT_OUT, LeftOut, TokenCounter, image_size
-from .data_files import DATASET_INFO, DataSetFile, data_set_files, without_place
 from .recipe import SftJob, SftRecipe, dev_set
 
+DATASET_INFO = "dataset_info.json"
+_TEXT = {"dtype": "string"}
+_MESSAGE = [{"name": name, **_TEXT} for name in ("role", "content")]
+_TYPES: dict[str, Any] = {
+    "messages": {"list": _MESSAGE},
+    "chosen": {"struct": _MESSAGE},
+    "rejected": {"struct": _MESSAGE},
+    "images": {"list": "string"},
+}  # other columns are texts
 _ROWS = "rows"  # in the job's folder
 _ROWS_PER_FILE = 10_000
 _BATCH = 256  # rows in memory
 # LLaMA-Factory's own.
 _DEFAULT_CUTOFF = 2048
 _DEFAULT_PIXELS = {"image_max_pixels": 768 * 768, "image_min_pixels": 32 * 32}
+
+
+class DataSetFile:
+    """Writes a data set to `NAME.json`, or to files in `NAME/`."""
+
+    def __init__(self, folder: Path, name: str, rows_per_file: int) -> None:
+        self._folder, self._name = folder, name
+        path, self._parts = _places(folder, name)
+        self._file = PartedFile(path, self._parts, rows_per_file, JsonList)
+        self._columns: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return self._file.count
+
+    def add(self, row: Row) -> None:
+        self._columns = self._columns or tuple(row)
+        self._file.add(row)
+
+    def close(self) -> dict[str, str]:
+        """Returns what its entry in `dataset_info.json` says of the place."""
+        if not self._file.close():
+            return {"file_name": f"{self._name}.json"}
+        features = [{"name": name, **_TYPES.get(name, _TEXT)} for name in self._columns]
+        header = yaml.safe_dump({"dataset_info": {"features": features}}, sort_keys=False)
+        (self._parts / "README.md").write_text(f"---\n{header}---\n")
+        return {"script_url": self._name}
+
+
+def data_set_files(folder: Path, name: str) -> list[Path]:
+    """The files of a data set, in order; FileNotFoundError: one is missing, which is named."""
+    return stored_files(*_places(folder, name))
+
+
+def without_place(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of `dataset_info.json` without what `DataSetFile.close` returns."""
+    return {k: v for k, v in declared.items() if k not in ("file_name", "script_url")}
+
+
+def _places(folder: Path, name: str) -> tuple[Path, Path]:
+    return folder / f"{name}.json", folder / name
 
 
 def prepare_rows(

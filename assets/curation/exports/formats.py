@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from schemas import Table
 from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_RL, PLANNER_SFT, SEQUENCES
-from training.sft.data_files import DATASET_INFO, DataSetFile
+from training.sft.rows import DATASET_INFO, DataSetFile
 from warehouse import Home
 from warehouse.lake import ALL
 from warehouse.parted_files import ParquetRows, PartedFile

@@ -12,8 +12,16 @@ from pydantic import BaseModel, Field, model_validator
 
 from schemas import Table
 from schemas.prompts import PROMPTS
-from schemas.reviews import REVIEWS, ReviewKind, ReviewRow
-from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, TRAJECTORIES, AttemptRow
+from schemas.trajectories import (
+    ATTEMPT_KEY,
+    ATTEMPTS,
+    PLANS,
+    REVIEWS,
+    TRAJECTORIES,
+    AttemptRow,
+    ReviewKind,
+    ReviewRow,
+)
 from warehouse import Home
 
 from ...http.body_reader import BodyReader

@@ -22,7 +22,7 @@ from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_RL, PLANNER_SFT, SEQ
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import ATTEMPTS
 from tests.assets.curation.curated_world import World
-from training.sft.data_files import data_set_files
+from training.sft.rows import data_set_files
 from warehouse import Home
 
 BUILDERS = {

@@ -3,7 +3,7 @@
 import pytest
 
 from inference.review_log import add_review
-from schemas.reviews import ReviewRow
+from schemas.trajectories import ReviewRow
 from tests.assets.curation.curated_world import World
 from warehouse import Home
 

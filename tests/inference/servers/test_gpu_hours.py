@@ -12,7 +12,7 @@ from dagster_project.cli.app import app
 from inference.servers import hosts
 from inference.servers.settings import CommandServer, ServerSpec
 from inference.servers.supervisor import recorded_gpu_hours, server_hours
-from schemas.costs import SERVER_HOURS
+from schemas.views import SERVER_HOURS
 from tests.inference.servers import toy_model
 from tests.inference.servers.conftest import forget_uses, home, only_server, wait_until
 from tests.inference.servers.toy_model import draw

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from dagster_project.cli.app import app
 from inference.servers import hosts
 from inference.servers.ray_jobs import gpus_of_nodes
-from schemas.costs import SERVER_HOURS
+from schemas.views import SERVER_HOURS
 from tests.dagster_project.ray_nodes import ray_nodes
 from tests.inference.servers import toy_model
 from tests.inference.servers.conftest import forget_uses, only_server, processes_of, wait_until

@@ -58,19 +58,10 @@ def test_verl_accepts_the_large_recipes(parsed):
     for name in [name for name in PAPER if name != "flash"]:
         settings, understood = PAPER[name], parsed[name]
         assert understood.get("error") is None
-        assert understood["device"] == "cuda" and understood["micro_batch"] == 1
-        assert understood["max_model_len"] == settings.prompt_length + settings.response_length
-        assert understood["ray_cpus"] == (None if settings.on_cluster else 16 + 4 * settings.gpus)
-        assert understood["storage_units"] == 2 * settings.nodes
         assert understood["entropy"] == [False, True] and understood["weights"] == "fp32"
-        assert understood["n"] == 8 and understood["mini_batch"] == 8
-        assert understood["clip"] == [0.2, 0.3, 3.0]
-        assert understood["learning_rate"] == settings.learning_rate
         assert understood["reference"] is (settings.kl > 0)
-        assert understood["rollout"] == "vllm"
         assert understood["data"] == "/a b/it's/rows.parquet"
         assert (understood["attention"], understood["pads"]) == ("sdpa", True)
-        assert understood["nodes"] == settings.nodes
 
 
 def test_flash_attention_needs_its_package(parsed):
@@ -85,7 +76,7 @@ def test_verl_gets_what_one_gpu_needs(parsed):
 
 
 def test_log_probabilities_of_half_precision_have_gradients_beside_weights_of_fsdp(parsed):
-    """With the plugin `verl_memory`: by itself verl 0.9.1 fails in the backward pass."""
+    """With the plugin `verl_patches`: by itself verl 0.9.1 fails in the backward pass."""
     fused, plain = parsed["log_probs"]["fused"], parsed["log_probs"]["plain"]
     assert fused["dtype"] == "bfloat16" and max(map(abs, plain["gradient"])) > 0
     assert fused["log_probs"] == pytest.approx(plain["log_probs"], rel=0.02)

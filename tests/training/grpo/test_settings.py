@@ -1,17 +1,21 @@
 """Settings of GRPO and the command line that they become."""
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from assets.core.profile import FOLDER, load_profile
 from schemas import FoundryError
 from training.grpo import verl_options
 from training.grpo.recipe import CriticGrpoSettings, cluster_overrides, environment, overrides
+from training.settings import TrainingSettings
 
 PATHS = (Path("/models/m"), Path("/a b/it's"))
 ACTOR = "actor_rollout_ref.actor"
+PAGE = Path(__file__).parents[3] / "docs" / "training.md"
 
 
 def options(settings: CriticGrpoSettings) -> dict[str, str]:
@@ -205,5 +209,12 @@ def test_a_clusters_workers_get_their_python_and_environment():
     lines = cluster_overrides(Path("/e n/bin/python"), environment(settings))
     ray = "++ray_kwargs.ray_init.runtime_env"
     assert lines[0] == rf"{ray}.py_executable='\'/e n/bin/python\''"
-    modules = "verl_masking,verl_equal_lengths,verl_memory"
-    assert f"{ray}.env_vars.VERL_USE_EXTERNAL_MODULES='{modules}'" in lines
+    assert f"{ray}.env_vars.VERL_USE_EXTERNAL_MODULES='verl_masking,verl_patches'" in lines
+
+
+def test_examples_of_the_page_are_valid():
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    read = [TrainingSettings.model_validate(yaml.safe_load(block)["training"]) for block in blocks]
+    assert [settings.critic_rl.recipe for settings in read] == [
+        *("paper", "paper", "sketch", "sketch", "lora")
+    ]

@@ -4,15 +4,11 @@ import asyncio
 
 from assets.core.profile import load_profile
 from schemas.curation import CRITIC_RL, CriticRlRow, Evaluation
-from schemas.trajectories import ATTEMPTS, AttemptRow
+from schemas.trajectories import ATTEMPTS
 from tests.assets.curation.curated_world import World
 from tests.training.rewards.reward_world import EXACT, QUICK, FaultyGenerator, answer
-from training.rewards.generators import (
-    ASSIGNED,
-    assign_generators,
-    generators_of_rows,
-    images_so_far,
-)
+from tests.warehouse.conftest import attempt
+from training.rewards.critic import ASSIGNED, assign_generators, generators_of_rows, images_so_far
 
 ROWS = [f"row-{number}" for number in range(40)]
 PEN, BRUSH = FaultyGenerator("pen"), FaultyGenerator("brush")
@@ -33,19 +29,7 @@ def write_row(home, row_id: str, drawn_by: str) -> None:
         agent_prompt_version="critic@1",
     )
     home.lake.write(CRITIC_RL, [row])
-    texts = dict.fromkeys(["prompt", "image", "refined_prompt", "reasoning", "critic"], "")
-    attempt = AttemptRow(
-        **(step | texts),
-        shard="shard-0000",
-        source_image=None,
-        seed=0,
-        accepted=True,
-        chosen=True,
-        generator=drawn_by,
-        generator_seconds=1,
-        critic_seconds=1,
-    )
-    home.lake.write(ATTEMPTS, [attempt], "shard-0000")
+    home.lake.write(ATTEMPTS, [attempt(0, **step, generator=drawn_by)], "shard-0000")
 
 
 def test_rows_are_shared_by_a_hash_of_row_and_seed():

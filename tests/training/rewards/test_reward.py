@@ -1,10 +1,12 @@
-"""Every rule of both published rewards."""
+"""Answers of the policy, and every rule of both published rewards."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from inference.agent_prompts.formatting import critic_answer
+from inference.roles import Verdict
 from training.rewards.reward import (
     Grades,
     ParsedAnswer,
@@ -12,34 +14,22 @@ from training.rewards.reward import (
     RewardSettings,
     accuracy_reward,
     format_reward,
-    needs_image,
     neutral_step_reward,
+    parse_answer,
     step_reward,
     total_reward,
 )
 
 FORMS = st.sampled_from(["paper", "code"])
 GRADES = st.builds(Grades, st.floats(0, 10), st.floats(0, 10))
+BODY = '{"previous_step_success": false, "refine_prompt": "a red cat"}'
+PARSED = ParsedAnswer(False, "a red cat")
 
 
 def test_a_worked_example():
     parts = RewardParts(format=0.1, accuracy=-0.3, step=0.5)
     assert total_reward(parts, RewardSettings()) == pytest.approx(0.22)  # as the paper
     assert (format_reward(ParsedAnswer(True, "")), format_reward(None)) == (1, 0)
-
-
-def test_accuracy():
-    cases = [(True, True, 0, 1), (False, False, 0, 1), (True, False, -1, 0), (False, True, -1, 0)]
-    for verdict, truth, paper, code in cases:
-        assert accuracy_reward(verdict, truth, "paper") == paper
-        assert accuracy_reward(verdict, truth, "code") == code
-
-
-def test_the_paper_redraws_rejections_and_the_code_bad_images():
-    for truth in [True, False]:
-        for verdict in [True, False]:
-            assert needs_image(verdict, truth, "paper") == (not verdict)
-            assert needs_image(verdict, truth, "code") == (not truth)
 
 
 def test_the_neutral_step_is_no_gain():
@@ -86,11 +76,6 @@ def test_an_ablated_part_gives_its_weight_to_the_other():
         RewardSettings(without=("step", "accuracy"))
 
 
-def test_a_malformed_answer_has_its_format_part_only():
-    for settings in [RewardSettings(), RewardSettings(form="code")]:
-        assert total_reward(RewardParts(format_reward(None)), settings) == 0
-
-
 @given(FORMS, st.booleans(), st.booleans(), GRADES, GRADES, st.floats(0, 1))
 def test_rewards_stay_between_0_and_1_and_above_a_malformed_answers(
     form, verdict, truth, before, after, alpha
@@ -105,3 +90,63 @@ def test_rewards_stay_between_0_and_1_and_above_a_malformed_answers(
 def test_a_better_image_never_has_a_lower_reward(form, before, one, other):
     worse = Grades(min(one.semantics, other.semantics), min(one.quality, other.quality))
     assert step_reward(before, one, form) >= step_reward(before, worse, form) - 1e-9
+
+
+def test_sloppy_answers_are_parsed():
+    cases = [
+        f"<think>the cat is blue</think>\n<answer>{BODY}</answer>",
+        f"<answer>{BODY}</answer>",
+        f"the cat is blue</think><answer>{BODY}</answer>",
+        f"<think>I <answer>maybe</answer> so</think><answer>{BODY}</answer>",
+        f"< think >hm< / think > < answer > {BODY} < / answer >",
+        f"<answer>```json\n{BODY}\n```</answer>",
+        f"<answer>{BODY}</answer> and some more",
+        "<answer>{'previous_step_success': False, 'refine_prompt': 'a red cat',}</answer>",
+        '<answer>{"refine_prompt": "a red cat", "previous_step_success": false</answer>',
+        f"<answer>{BODY[:-1]}, " + '"why": "blue"}</answer>',
+        '<answer>{"previous_step_success": false, "refine_prompt": " a red cat "}</answer>',
+    ]
+    for text in cases:
+        assert parse_answer(text) == PARSED
+
+
+def test_malformed_answers_are_none():
+    cases = [
+        "",
+        BODY,
+        "<answer></answer>",
+        f"<answer>{BODY}",
+        f"<think>hm</think>\n<answer>{BODY}</answe",
+        "<answer>false</answer>",
+        "<answer>[]</answer>",
+        f"<answer>[{BODY}]</answer>",
+        '<answer>{"previous_step_success": "false", "refine_prompt": "x"}</answer>',
+        '<answer>{"previous_step_success": 0, "refine_prompt": "x"}</answer>',
+        '<answer>{"previous_step_success": false, "refine_prompt": null}</answer>',
+        '<answer>{"previous_step_success": false}</answer>',
+        '<answer>{"refine_prompt": "x"}</answer>',
+        f"<answer>{BODY}</answer></think>",
+        "<answer>" + "[" * 5000 + "</answer>",
+        "<answer>" + '{"a":' * 5000 + "</answer>",
+        "<answer>" + "9" * 5000 + "</answer>",
+    ]
+    for text in cases:
+        assert parse_answer(text) is None
+
+
+def test_white_space_around_brackets_and_slashes_is_removed_from_the_prompt_too():
+    text = '<answer>{"previous_step_success": false, "refine_prompt": "a cat / dog"}</answer>'
+    assert parse_answer(text) == ParsedAnswer(False, "a cat/dog")
+
+
+@given(st.booleans(), st.text("abc \n\"'{}[],.:äπ猫", max_size=40), st.text(max_size=40))
+def test_answers_of_our_formatter_are_parsed(accepted, prompt, reasoning):
+    text = critic_answer(Verdict(accepted, prompt, reasoning))
+    assert parse_answer(text) == ParsedAnswer(accepted, "" if accepted else prompt.strip())
+
+
+@given(st.text(), st.text("<>/answer{}[]\"':,truefals previous_step_success refine_prompt"))
+def test_parsing_never_raises(noise, likely):
+    for text in (noise, f"<answer>{noise}</answer>", f"<answer>{likely}</answer>"):
+        answer = parse_answer(text)
+        assert answer is None or isinstance(answer, ParsedAnswer)

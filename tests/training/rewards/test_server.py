@@ -17,7 +17,7 @@ import pytest
 from tests.training.rewards.reward_world import EXACT, QUICK, answer
 from training import rewards
 from training.rewards.rollouts import rollout_rows
-from training.rewards.server import RewardAddress, serve_rewards, serve_rewards_in_thread
+from training.rewards.service import RewardAddress, serve_rewards, serve_rewards_in_thread
 from warehouse import Home
 
 CLIENT = Path(rewards.__file__).parent / "verl_client.py"

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from PIL import Image
 
-from inference.calls.scoring import Ensemble, TwoCallScorer
-from inference.roles import QualityGrades, Score, SemanticsGrades, UnusableAnswerError
+from inference.roles import UnusableAnswerError
 from schemas import FoundryError
 from schemas.training import ROLLOUTS
 from tests.training.rewards.reward_world import EXACT, GOAL, QUICK, WRONG, answer
@@ -280,47 +279,3 @@ async def test_waiting_counts_from_the_last_request(world, tmp_path):
     assert step_figures([first, last], 6.0)["reward_wait_share"] == 0.5
     assert rollout_rows(tmp_path / "none.jsonl") == []
     assert step_figures([], 1.0) == {} and failed_share([]) == 0
-
-
-async def test_a_failed_ensemble_member_is_retried_alone(world):
-    class Member:
-        model = "1"
-
-        def __init__(self, name, grade, *errors):
-            self.backend, self.grade, self.errors, self.calls = name, grade, list(errors), 0
-
-        async def score(self, before, after, instruction):
-            self.calls += 1
-            if self.errors:
-                raise self.errors.pop(0)
-            return Score(*[self.grade] * 4)
-
-    stable, flaky = Member("a", 8), Member("b", 4, ConnectionError("gone for a moment"))
-    both = Ensemble({"a": stable, "b": flaky}, {"a": 1.0, "b": 1.0})
-    with_retry = QUICK.model_copy(update={"tries": 2})
-    row = await world.service(with_retry, scorer=both).reward(world.request(answer(False, EXACT)))
-    before = world.state(truth=False).grades
-    assert row.step_reward == pytest.approx((6 - before.overall) / 10)
-    assert (stable.calls, flaky.calls) == (1, 2)
-
-
-async def test_a_scorer_of_two_calls_has_two_rows(world):
-    class Half:
-        backend = "remote"
-
-        def __init__(self, model):
-            self.model = model
-
-        async def score_semantics(self, before, after, instruction):
-            assert (before, instruction) == (None, GOAL)
-            return SemanticsGrades(9.0, 9.0)
-
-        async def score_quality(self, after):
-            return QualityGrades(9.0, 4.0)
-
-    scorer = TwoCallScorer("remote", "m", Half("m-semantics"), Half("m-quality"))
-    service = world.service(scorer=scorer)
-    row = await service.reward(world.request(answer(False, EXACT)))
-    before = world.state(truth=False).grades
-    assert row.step_reward == pytest.approx((6 - before.overall) / 10)
-    assert sorted(call.model for call in world.ledger()) == ["1", "m-quality", "m-semantics"]

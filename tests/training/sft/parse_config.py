@@ -21,15 +21,9 @@ def parse(config: dict[str, Any]) -> dict[str, Any]:
     # Without a GPU, bf16 is rejected before anything else is looked at.
     model, data, training, finetuning, _ = get_train_args(config | {"use_cpu": True})
     return {
-        "epochs": training.num_train_epochs,
-        "learning_rate": training.learning_rate,
-        "per_device": training.per_device_train_batch_size,
-        "accumulation": training.gradient_accumulation_steps,
         "bf16": training.bf16,
         "warmup": training.get_warmup_steps(100),
-        "image_max_pixels": model.image_max_pixels,
         "gradient_checkpointing": not model.disable_gradient_checkpointing,
-        "cutoff_len": data.cutoff_len,
         "type": finetuning.finetuning_type,
         "frozen": [finetuning.freeze_vision_tower, finetuning.freeze_multi_modal_projector],
         "zero": _zero_stage(plan) if plan else None,

@@ -10,9 +10,8 @@ from schemas import FoundryError
 from tests.training.sft.sft_runs import settings, write_export
 from training.base_model import PACKAGED_MODEL
 from training.row_lengths import LEFT_OUT, left_out_metrics
-from training.sft.data_files import DataSetFile, data_set_files
 from training.sft.recipe import SftJob, llamafactory_config, read_recipe
-from training.sft.rows import prepare_rows
+from training.sft.rows import DataSetFile, data_set_files, prepare_rows
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
-"""Real LLaMA-Factory on a tiny model: training, interruption, resumption."""
+"""Real LLaMA-Factory on a tiny model: training, interruption, resumption, two nodes."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,3 +114,23 @@ def test_a_crash_is_one_line_with_the_log(tmp_path, parent, data):
     failed = messages[-1]["failed"]
     assert "OSError" in failed["reason"] and "\n" not in failed["reason"]
     assert Path(failed["log"]).read_text()
+
+
+@pytest.mark.slow
+def test_a_second_node_joins_and_ends_with_the_model(tmp_path, parent, data, monkeypatch):
+    """Two process groups of one machine without GPUs."""
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    how = settings(nodes=2, batch_per_device=2, max_steps=2)
+    training = Training(tmp_path / "job", parent, data, how)
+    training.job.write()
+    command = [sys.executable, "-m", "training.sft.nodes", str(training.folder), "1"]
+    node = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    try:
+        messages, output = training.run()
+        said, _ = node.communicate(timeout=300)
+    finally:
+        node.kill()
+    assert messages[-1]["kind"] == "finished", output
+    assert messages[-1]["finished"]["metrics"]["steps"] == 2
+    assert said == "node 1: LLaMA-Factory ended with 0\n" and node.returncode == 0
+    assert training.weights()

@@ -8,8 +8,7 @@ from playwright.sync_api import expect
 
 from inference.review_log import current_reviews, restore_reviews
 from interleave_foundry import query
-from schemas.reviews import REVIEWS
-from schemas.trajectories import ATTEMPTS
+from schemas.trajectories import ATTEMPTS, REVIEWS
 from tests.assets.curation.curated_world import World
 from tests.inference.service.running_service import error_of, running_service
 from tests.inference.service.studio.studio_page import (
