@@ -276,9 +276,7 @@ def _caption(row: RolloutRow) -> str:
     return "\n".join([f"step {row.step}: {verdict} ({right}), {reward}", *prompt[:_LINES]])
 
 
-def _checkpoint_checks(asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
-    name = asset.key.to_user_string()
-
+def _checkpoint_checks(name: str) -> dg.AssetChecksDefinition:
     def rule(foundry: FoundryResource, _partition: str | None) -> Violations:
         if _is_none(NODES[name], foundry):
             return []
@@ -291,11 +289,7 @@ def _checkpoint_checks(asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
     return blocking_checks(NODES[name], folder_whole=(description, rule))
 
 
-base_model_checks = _checkpoint_checks(base_model)
-planner_sft_checkpoint_checks = _checkpoint_checks(planner_sft_checkpoint)
-planner_rl_checkpoint_checks = _checkpoint_checks(planner_rl_checkpoint)
-critic_sft_checkpoint_checks = _checkpoint_checks(critic_sft_checkpoint)
-critic_rl_checkpoint_checks = _checkpoint_checks(critic_rl_checkpoint)
+checkpoint_checks = [_checkpoint_checks(name) for name in LINEAGE]
 
 
 @dg.asset_check(

@@ -39,7 +39,9 @@ class FoundryResource(dg.ConfigurableResource):
     def unsized(self) -> Profile:
         """The profile as it is for any size."""
         profile = load_profile(self.profile)
-        return profile.with_sections(json.loads(self.sections)) if self.sections else profile
+        if not self.sections:
+            return profile
+        return profile.model_validate({**profile.model_dump(), **json.loads(self.sections)})
 
     @cached_property
     def settings(self) -> Profile:
@@ -85,19 +87,18 @@ class FoundryResource(dg.ConfigurableResource):
 
     def without_keys(self) -> "FoundryResource":
         """The same, whose models can be named and priced, but not called."""
-        return _WithoutKeys(**self._lake_and_profile)
+        return self._with_settings(self.settings.without_keys())
 
     def with_training(self, training: TrainingSettings) -> "FoundryResource":
         """The same, with another section `training`."""
-        other = FoundryResource(**self._lake_and_profile)
+        return self._with_settings(self.settings.model_copy(update={"training": training}))
+
+    def _with_settings(self, settings: Profile) -> "FoundryResource":
+        names = ("profile", "root", "size", "sections")
+        other = FoundryResource(**{name: getattr(self, name) for name in names})
         # Cached properties: what would be read from profile and lake is known already.
-        settings = self.settings.model_copy(update={"training": training})
         other.__dict__.update(home=self.home, settings=settings)
         return other
-
-    @property
-    def _lake_and_profile(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("profile", "root", "size", "sections")}
 
     def rows(self, table: Table, partition: str | None = None) -> list[Any]:
         """A table (or one partition of it) as its row models."""
@@ -112,9 +113,3 @@ class FoundryResource(dg.ConfigurableResource):
             f"no prompts in shard '{shard}'; materialize `prompts` first, which also adds the "
             "shards that exist as partitions"
         )
-
-
-class _WithoutKeys(FoundryResource):
-    @cached_property
-    def settings(self) -> Profile:
-        return super().settings.without_keys()

@@ -1,6 +1,6 @@
 """A profile: the backend of every role, sizes, limits, thresholds, and the cluster, as data."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -204,10 +204,6 @@ class Profile(Backends):
         if not changes:
             return self
         return self.model_validate({**_merged(self.model_dump(), changes), "size_changes": {}})
-
-    def with_sections(self, sections: Mapping[str, Any]) -> Self:
-        """The profile with other sections in the place of its own."""
-        return self.model_validate({**self.model_dump(), **sections})
 
     def without_keys(self) -> Self:
         """The same models at endpoints without keys: to name and to price them, not to call.

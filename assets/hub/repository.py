@@ -7,14 +7,13 @@ another server that speaks the Hub's API. Both are read by `huggingface_hub`, wh
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cached_property
 from json import JSONDecodeError
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
@@ -26,11 +25,17 @@ if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile
 
 Kind = Literal["dataset", "model"]
-Result = TypeVar("Result")
 
 _DATASETS = "datasets/"
 _SECONDS = 60.0  # without a byte from the Hub
 _TRIES = 3
+_MEANINGS = {
+    401: "the Hub refused the token: set HF_TOKEN to a valid one",
+    403: "HF_TOKEN may not do this: use a token that may write to the repository",
+    404: "it, or this revision of it, does not exist",
+    412: "somebody else has pushed meanwhile: push again",
+    429: "the Hub limits our requests (429): wait some minutes and try again",
+}
 # Files of an earlier push that would be read beside the new ones.
 _REPLACED = {"dataset": "data/*", "model": "*.safetensors*"}
 
@@ -89,17 +94,15 @@ class Repository:
     def compare(self, files: Mapping[str, Path | bytes]) -> PushPlan:
         """What is missing of `files` (path in the repository -> file or content)."""
         info = self._info()
-        if info is None:
-            missing = [Transfer(path, _size(content), False) for path, content in files.items()]
-            return PushPlan(None, False, missing)
-        stored = {each.path: each for each in self.files(info.sha)}
+        stored = {each.path: each for each in self.files(info.sha)} if info else {}
         transfers = [
             Transfer(path, _size(content), path in stored and _is_same(stored[path], content))
             for path, content in files.items()
         ]
         replaced = [path for path in stored if fnmatch(path, _REPLACED[self.kind])]
         deleted = sorted(set(replaced) - set(files))
-        return PushPlan(info.sha, not info.private, transfers, deleted)
+        public = info is not None and not info.private
+        return PushPlan(info and info.sha, public, transfers, deleted)
 
     def upload(
         self, files: Mapping[str, Path | bytes], plan: PushPlan, public: bool, message: str
@@ -110,13 +113,17 @@ class Repository:
         """
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
+        api, kind = self._api, self.kind
         if plan.head is None:
-            self._call("create_repo", private=not public, exist_ok=True)
+            visibility = {"private": not public, "exist_ok": True}
+            self._retried(api.create_repo, self.id, repo_type=kind, **visibility)
         paths = [each.path for each in plan.missing]
         add = [CommitOperationAdd(path, _operand(files[path])) for path in paths]
         delete = [CommitOperationDelete(path) for path in plan.deleted]
-        commit = self._call(
-            "create_commit",
+        commit = self._retried(
+            api.create_commit,
+            self.id,
+            repo_type=kind,
             operations=[*add, *delete],
             commit_message=message,
             parent_commit=plan.head,
@@ -137,31 +144,24 @@ class Repository:
         """Files of a commit, with their sizes and hashes."""
         from huggingface_hub.hf_api import RepoFile
 
-        def listed() -> list[RepoFile]:
-            tree = self._api.list_repo_tree(
-                self.id, recursive=True, revision=commit, repo_type=self.kind
-            )
-            return [each for each in tree if isinstance(each, RepoFile)]
-
-        return self._retried(listed)
+        at: dict[str, Any] = {"revision": commit, "repo_type": self.kind, "recursive": True}
+        tree = self._retried(lambda: [*self._api.list_repo_tree(self.id, **at)])
+        return [each for each in tree if isinstance(each, RepoFile)]
 
     def download(self, commit: str, folder: Path) -> None:
         """Bring `folder` to the files of a commit; complete ones of a killed download stay."""
         from huggingface_hub import snapshot_download
 
-        def downloaded() -> str:
-            path = snapshot_download(
-                self.id,
-                repo_type=self.kind,
-                revision=commit,
-                local_dir=folder,
-                token=_token(),
-                max_workers=4,
-            )
-            return str(path)
-
         expected = self.files(commit)
-        self._retried(downloaded)
+        self._retried(
+            snapshot_download,
+            self.id,
+            repo_type=self.kind,
+            revision=commit,
+            local_dir=folder,
+            token=_token(),
+            max_workers=4,
+        )
         # snapshot_download returns what there is when the Hub stops answering
         for each in expected:
             path = folder / each.path
@@ -182,27 +182,19 @@ class Repository:
 
         return self._retried(info)
 
-    def _call(self, method: str, **arguments: Any) -> Any:
-        call = getattr(self._api, method)
-        return self._retried(lambda: call(self.id, repo_type=self.kind, **arguments))
+    def _retried(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """What the client's call returns; tried again where the Hub has a passing problem."""
+        from httpx2 import HTTPError
+        from huggingface_hub.errors import HFValidationError
 
-    def _retried(self, call: Callable[[], Result]) -> Result:
         retrying = Retrying(
             stop=stop_after_attempt(_TRIES),
             wait=wait_random_exponential(1, max=20),
             retry=retry_if_exception(_is_transient),
             reraise=True,
         )
-        with self._understood_errors():
-            return retrying(call)
-
-    @contextmanager
-    def _understood_errors(self) -> Iterator[None]:
-        from httpx2 import HTTPError
-        from huggingface_hub.errors import HFValidationError
-
         try:
-            yield
+            return retrying(call, *arguments, **options)
         except (HFValidationError, ValueError, RuntimeError, OSError, HTTPError) as error:
             raise HubError(f"{self}: {_meaning(error)}") from error
 
@@ -241,16 +233,8 @@ def _is_transient(error: BaseException) -> bool:
 def _meaning(error: Exception) -> str:
     """What an error of the Hub's client means for a user, in one line."""
     status = _status(error)
-    if status == 401:
-        return "the Hub refused the token: set HF_TOKEN to a valid one"
-    if status == 403:
-        return "HF_TOKEN may not do this: use a token that may write to the repository"
-    if status == 404:
-        return "it, or this revision of it, does not exist"
-    if status == 412:
-        return "somebody else has pushed meanwhile: push again"
-    if status == 429:
-        return "the Hub limits our requests (429): wait some minutes and try again"
+    if status in _MEANINGS:
+        return _MEANINGS[status]
     if status is not None and status >= 500:
         return f"the Hub has a problem ({status}): try again later, what is done stays"
     if isinstance(error, JSONDecodeError):

@@ -7,30 +7,16 @@ import numpy as np
 from PIL import Image, ImageColor
 
 from assets.core import plotting
-from assets.core.metadata import image_metadata
+from assets.core.metadata import image_metadata, table_metadata
 from assets.curation import figures
 
 SCORES = [
-    {
-        "iteration": i,
-        "attempts": 100 - 20 * i,
-        "mean": 6 + i / 2,
-        "lower_quartile": 4 + i / 2,
-        "median": 6.5 + i / 2,
-        "upper_quartile": 8 + i / 2,
-    }
+    {"iteration": i, "attempts": 100 - 20 * i, "mean": 6 + i / 2}
+    | {"lower_quartile": 4 + i / 2, "median": 6.5 + i / 2, "upper_quartile": 8 + i / 2}
     for i in range(4)
 ]
-BALANCE = [
-    {
-        "iteration": i,
-        "accepted_before": 70,
-        "rejected_before": 30,
-        "accepted_after": 30,
-        "rejected_after": 30,
-    }
-    for i in range(3)
-]
+COUNTS = {"accepted_before": 70, "rejected_before": 30, "accepted_after": 30, "rejected_after": 30}
+BALANCE = [{"iteration": i, **COUNTS} for i in range(3)]
 CHARTS = {
     "status": lambda: plotting.status_counts({"complete": 90, "quarantined": 2}),
     "kept": lambda: figures.filter_counts(40, {"negative_trend": 3}),
@@ -96,3 +82,11 @@ def test_markdown_embeds_the_image_and_its_alt_text():
     text = image_metadata(png, "status [of]\nall").value
     assert text.startswith("![status (of) all](data:image/png;base64,")
     assert base64.b64decode(text.split("base64,")[1].removesuffix(")")) == png
+
+
+def test_rows_with_other_columns_are_shown():
+    """Such as what breaks references to two tables."""
+    rows = [{"pack": "a", "subcategory": "x|y"}, {"pack": "a", "template_id": "t"}]
+    lines = table_metadata(rows).value.splitlines()
+    assert lines[0] == "| pack | subcategory | template_id |"
+    assert lines[2:] == ["| a | x\\|y |  |", "| a |  | t |"]

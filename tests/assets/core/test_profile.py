@@ -86,13 +86,16 @@ def test_a_profile_says_what_differs_from_its_base(profile, tmp_path):
     assert load_profile(str(last)).at_size("demo").evaluation.redraws == 2
 
 
-def test_a_wrong_base_is_named(profile, tmp_path):
+def test_a_wrong_base_or_round_is_named(profile, tmp_path):
     mistakes = {
         "base: nothing": "no profile 'nothing'",
         "base: sketch\nloop: {tmax: 2}": "sized.yaml:2: loop.tmax",
         f"base: {tmp_path / 'sized.yaml'}": "base: name a profile, or the path of a .yaml file",
         "base: [sketch]": "base: name a profile",
     }
+    mistakes["base: sketch\nrounds: {training: {planner_rl: {recipe: sketch}}}"] = (
+        "rounds.training.planner_rl: rounds reinforce the critic"
+    )
     for text, message in mistakes.items():
         load_profile.cache_clear()
         with pytest.raises(FoundryError, match=re.escape(message)):

@@ -45,28 +45,17 @@ def lines(tmp_path):
     return write
 
 
-def write_csv(path):
-    path.write_text(
+def test_every_format_gives_the_same_requests(tmp_path, batch_of):
+    (tmp_path / "w.csv").write_text(
         "\ufefftext,id,seed,t_max,critic\n"
         'A red house,a,3,,\n"A cat, ""and"" a tree",7,,2,sft\nEin Schneemann ☃,,,,\n',
         "utf-8",
     )
-
-
-def write_parquet(path):
+    (tmp_path / "w.jsonl").write_text("\n\n".join(map(json.dumps, ROWS)))
     columns = dict.fromkeys(column for row in ROWS for column in row)
     rows = [{**columns, **row, "id": str(row.get("id") or "")} for row in ROWS]
-    pq.write_table(pa.Table.from_pylist(rows), path)
-
-
-def write_jsonl(path):
-    path.write_text("\n\n".join(map(json.dumps, ROWS)))
-
-
-def test_every_format_gives_the_same_requests(tmp_path, batch_of):
-    writers = {"w.csv": write_csv, "w.jsonl": write_jsonl, "w.parquet": write_parquet}
-    for name, write in writers.items():
-        write(tmp_path / name)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "w.parquet")
+    for name in ("w.csv", "w.jsonl", "w.parquet"):
         batch = batch_of(tmp_path / name)
         assert not batch.quarantine
         found = [
@@ -105,7 +94,7 @@ def test_images_are_relative_paths_or_hashes_in_the_lake(home, tmp_path, lines, 
     assert [len(r.images) for r in batch_of(path).requests] == [2, 1]
 
 
-def test_invalid_rows_are_quarantined_and_the_others_run(lines, batch_of):
+def test_invalid_rows_are_quarantined_and_the_others_run(tmp_path, lines, batch_of):
     invalid = [
         ("{", "row 2: is not JSON"),
         ("[1]", "row 2: is no JSON object"),
@@ -129,12 +118,9 @@ def test_invalid_rows_are_quarantined_and_the_others_run(lines, batch_of):
         (found,) = batch.quarantine
         assert found.reason.startswith(f"{path}: row 2: ") and reason in found.reason
         assert (found.stage, found.shard) == ("generations", "requests-0000")
-
-
-def test_a_csv_row_with_too_many_cells_is_quarantined(tmp_path, batch_of):
-    path = tmp_path / "w.csv"
-    path.write_text("text,id\nA red house,a\nA cat, a tree,b\n")
-    assert "row 2: has more cells" in batch_of(path).quarantine[0].reason
+    csv = tmp_path / "w.csv"
+    csv.write_text("text,id\nA red house,a\nA cat, a tree,b\n")
+    assert "row 2: has more cells" in batch_of(csv).quarantine[0].reason
 
 
 def test_equal_rows_are_one_request(lines, batch_of):
@@ -142,14 +128,9 @@ def test_equal_rows_are_one_request(lines, batch_of):
     assert len(batch.requests) == 2 and "in row 1" in batch.quarantine[0].reason
 
 
-def test_duplicates_are_found_across_batches(lines, home):
-    settings = GenerationsSettings(
-        requests=str(
-            lines({"id": 1, "text": "a"}, {"text": "b"}, {"id": "1", "text": "c"}, {"text": "d"})
-        ),
-        batch_size=2,
-    )
-    batch = read_batch(settings, home, DEFAULTS, "requests-0001")
+def test_duplicates_are_found_across_batches(lines, batch_of):
+    path = lines({"id": 1, "text": "a"}, {"text": "b"}, {"id": "1", "text": "c"}, {"text": "d"})
+    batch = batch_of(path, "requests-0001", batch_size=2)
     assert [r.text for r in batch.requests] == ["d"] and len(batch.quarantine) == 1
 
 

@@ -115,16 +115,17 @@ def hub_server() -> Iterator[Hub]:
 def _app(hub: Hub) -> Starlette:
     api = "/api/{kind}/{owner}/{name}"
 
-    def route(path: str, answer: Any, *methods: str) -> Route:
+    def route(path: str, answer: Any, method: str, kind: str = "") -> Route:
         async def endpoint(request: Request) -> Response:
             body = await request.body()
+            request.path_params.setdefault("kind", kind)
             try:
                 _check(hub, request)
                 return await run_in_threadpool(answer, hub, request, body)
             except _ProblemError as problem:
                 return problem.response
 
-        return Route(path, endpoint, methods=methods)
+        return Route(path, endpoint, methods=[method])
 
     routes = [
         route("/api/repos/create", _create, "POST"),
@@ -132,25 +133,15 @@ def _app(hub: Hub) -> Starlette:
         route(api, _info, "GET"),
         route(api + "/revision/{revision}", _info, "GET"),
         route(api + "/tree/{revision}", _tree, "GET"),
-        route(api + "/tree/{revision}/{path:path}", _tree, "GET"),
-        route(api + "/paths-info/{revision}", _paths_info, "POST"),
         route(api + "/preupload/{revision}", _preupload, "POST"),
         route(api + "/commit/{revision}", _commit, "POST"),
         route("/lfs/{oid}", _put, "PUT"),
     ]
     for kind, prefix in _KINDS.items():
         named = f"/{prefix}{{owner}}/{{name}}"
-
-        def of_kind(answer: Any, kind: str = kind) -> Any:
-            def answer_of_kind(hub: Hub, request: Request, body: bytes) -> Response:
-                request.path_params["kind"] = kind
-                return answer(hub, request, body)
-
-            return answer_of_kind
-
         routes += [
-            route(f"{named}.git/info/lfs/objects/batch", of_kind(_batch), "POST"),
-            route(f"{named}/resolve/{{revision}}/{{path:path}}", of_kind(_resolve), "GET"),
+            route(f"{named}.git/info/lfs/objects/batch", _batch, "POST", kind),
+            route(f"{named}/resolve/{{revision}}/{{path:path}}", _resolve, "GET", kind),
         ]
     return Starlette(routes=routes[::-1])  # `datasets/` before owners
 
@@ -188,22 +179,9 @@ def _create(hub: Hub, request: Request, body: bytes) -> Response:
 def _info(hub: Hub, request: Request, _body: bytes) -> Response:
     repo = hub.repo(request)
     sha = hub.commit_of(repo, request.path_params.get("revision", "main"))
-    path = request.path_params
-    return JSONResponse(
-        {
-            "id": f"{path['owner']}/{path['name']}",
-            "sha": sha,
-            "private": repo.private,
-            "disabled": False,
-            "gated": False,
-            "downloads": 0,
-            "likes": 0,
-            "tags": [],
-            "lastModified": "2026-01-01T00:00:00.000Z",
-            "createdAt": "2026-01-01T00:00:00.000Z",
-            "siblings": [{"rfilename": name} for name in repo.commits[sha]],
-        }
-    )
+    name = "{owner}/{name}".format_map(request.path_params)
+    siblings = [{"rfilename": path} for path in repo.commits[sha]]
+    return JSONResponse({"id": name, "sha": sha, "private": repo.private, "siblings": siblings})
 
 
 def _entry(path: str, content: bytes) -> dict[str, Any]:
@@ -217,35 +195,8 @@ def _entry(path: str, content: bytes) -> dict[str, Any]:
 
 def _tree(hub: Hub, request: Request, _body: bytes) -> Response:
     repo = hub.repo(request)
-    below = request.path_params.get("path", "")
     files = repo.commits[hub.commit_of(repo, request.path_params["revision"])]
-    prefix = f"{below}/" if below else ""
-    found = {path: content for path, content in files.items() if path.startswith(prefix)}
-    if below and not found:
-        raise _ProblemError(404, "EntryNotFound")
-    if request.query_params.get("recursive", "").lower() != "true":
-        folders = {prefix + path[len(prefix) :].split("/")[0] for path in found}
-        entries = [
-            _entry(path, found[path])
-            if path in found
-            else {"type": "directory", "path": path, "size": 0, "oid": "0" * 40}
-            for path in sorted(folders)
-        ]
-        return JSONResponse(entries)
-    return JSONResponse([_entry(path, content) for path, content in found.items()])
-
-
-def _paths_info(hub: Hub, request: Request, body: bytes) -> Response:
-    repo = hub.repo(request)
-    files = repo.commits[hub.commit_of(repo, request.path_params["revision"])]
-    wanted = json.loads(body)["paths"]
-    entries = [_entry(path, files[path]) for path in wanted if path in files]
-    entries += [
-        {"type": "directory", "path": path, "size": 0, "oid": "0" * 40}
-        for path in wanted
-        if any(name.startswith(f"{path}/") for name in files)
-    ]
-    return JSONResponse(entries)
+    return JSONResponse([_entry(path, content) for path, content in files.items()])
 
 
 def _preupload(hub: Hub, request: Request, body: bytes) -> Response:

@@ -155,24 +155,6 @@ def test_pushed_sets_come_back_as_the_same_rows(hub, command, curated, tmp_path)
     assert card.sources["generators"] == ["pen"]  # though no attempt was pulled
 
 
-def test_datasets_reads_the_repository(pushed, command, curated):
-    script = (
-        "import datasets, json, sys\n"
-        "rows = datasets.load_dataset('me/stories', 'critic_sft', split='train')\n"
-        "print(json.dumps([rows[0]['row_id'], rows[0]['images'][1].size, len(rows)]))"
-    )
-    done = subprocess.run(
-        [INTERLEAVE[0], "-c", script],
-        env={**os.environ, **command.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    row_id = curated.lake.read(CRITIC_SFT)["row_id"][0].as_py()
-    assert json.loads(done.stdout.splitlines()[-1]) == [row_id, [16, 16], 8]
-
-
 def test_a_killed_push_uploads_only_what_is_missing(hub, command, curated):
     hub.held = "upload"
     command.kill_while_held(hub, curated, "push", "data", DATA, "--yes")

@@ -71,6 +71,13 @@ def materialize(
     )
 
 
+def drawn_at(server) -> dict[str, object]:
+    """Sections of a profile whose generator is at a server."""
+    endpoints = [{"url": server.url, "key": "TEST_KEY"}]
+    gemini = {"endpoints": endpoints, "generator": {"model": "banana"}}
+    return {"roles": ROLES | {"generator": "gemini"}, "gemini": gemini}
+
+
 def with_pictures(foundry: FoundryResource) -> list[PromptRow]:
     return [row for row in foundry.rows(PROMPTS) if row.input_image_texts]
 
@@ -101,14 +108,8 @@ def test_a_provider_draws_each_picture_once(tmp_path, pack, monkeypatch):
     monkeypatch.setenv("TEST_KEY", KEY)
     instance = dg.DagsterInstance.ephemeral()
     with provider(FaultSchedule({"error": 0.3, "throttle": 0.2}, seed=3)) as server:
-        endpoints = [{"url": server.url, "key": "TEST_KEY"}]
-        foundry = foundry_of(
-            tmp_path,
-            pack,
-            roles=ROLES | {"generator": "gemini"},
-            gemini={"endpoints": endpoints, "generator": {"model": "banana"}},
-            limits={"backoff_seconds": 0.01, "tries": 8},
-        )
+        limits = {"backoff_seconds": 0.01, "tries": 8}
+        foundry = foundry_of(tmp_path, pack, **drawn_at(server), limits=limits)
         materialize(foundry, *PACK_ASSETS, instance=instance)
         first = foundry.rows(PROMPTS)
         assert sorted(server.answered.values()) == [1, 1]
@@ -173,10 +174,7 @@ def test_a_prompt_whose_picture_is_refused_is_left_out(tmp_path, pack, monkeypat
     monkeypatch.setenv("TEST_KEY", KEY)
     with provider() as server:
         server.scripts = ["refuse", "refuse"]
-        endpoints = [{"url": server.url, "key": "TEST_KEY"}]
-        roles = ROLES | {"generator": "gemini"}
-        gemini = {"endpoints": endpoints, "generator": {"model": "banana"}}
-        foundry = foundry_of(tmp_path, pack, roles=roles, gemini=gemini)
+        foundry = foundry_of(tmp_path, pack, **drawn_at(server))
         given = add_to(foundry, [prompt(0, "Draw a tree."), prompt(1)])
     assert [row.prompt_id for row in given] == ["garden-1"]
 

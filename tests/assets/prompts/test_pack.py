@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.prompts.pack import TemplateSlot, parse
-from assets.prompts.pack_loader import load_pack, pack_names
+from assets.prompts.pack_loader import load_pack
 from schemas import DocumentError, FoundryError
 
 TAXONOMY = """\
@@ -161,19 +160,6 @@ def test_folder_without_banks_is_an_error(folder):
     (folder / "banks" / "plants.yaml").unlink()
     with pytest.raises(DocumentError, match=r"banks: holds no \*\.yaml file"):
         load_pack(folder)
-
-
-def test_slots_have_bank_kind_number_and_form():
-    assert parse("Let {animals.entity#2:a} rest") == (
-        "Let ",
-        TemplateSlot("animals", "entity", 2, "a"),
-        " rest",
-    )
-
-
-@pytest.mark.parametrize("name", pack_names())
-def test_packaged_packs_load(name):
-    assert load_pack(name).subcategories
 
 
 def test_interleave_has_the_papers_counts():

@@ -1,7 +1,7 @@
 """Estimates of a run's calls, cost and disk space."""
 
 import json
-from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -15,16 +15,21 @@ from schemas.training import (
     EVALUATIONS,
     ROLLOUTS,
     RUBRICS,
-    CheckpointRow,
     EvaluationRow,
     RolloutRow,
     RubricRow,
 )
+from tests.helpers.checkpoint_rows import checkpoint_row
 
 PROFILES = [load_profile(path.stem) for path in sorted(FOLDER.glob("*.yaml"))]
 GEMINI = {"backend": "gemini", "model": {"model": "gemini-2.5-pro"}}
 GEMINI_ROLES = dict.fromkeys(("planner", "generator", "critic", "scorer"), "gemini")
 IMAGES_ROLES = GEMINI_ROLES | {"generator": "images"}
+JUDGE = {"judge": GEMINI | {"rubrics": GEMINI["model"]}}
+HELD_OUT = {
+    "heldout": {"stories": 2, "verdicts": 4},
+    "heldout_category": {"stories": 1, "verdicts": 1},
+}
 
 
 @pytest.fixture
@@ -57,17 +62,8 @@ def critic_rl(expected):
 
 
 def store_checkpoint(foundry, name, **metrics):
-    row = CheckpointRow(
-        name=name,
-        version="v1",
-        parent=None,
-        dataset_version=None,
-        config_hash="",
-        metrics=json.dumps(metrics),
-        status="candidate",
-        uri="",
-        created_at=datetime.now(UTC),
-    )
+    row = checkpoint_row(name, "v1", Path())
+    row = row.model_copy(update={"metrics": json.dumps(metrics)})
     foundry.home.lake.write(CHECKPOINTS, [row], f"{name}-v1")
 
 
@@ -97,12 +93,6 @@ def test_no_more_rows_are_trained_on_than_the_targets_say(foundry):
     expected = estimate(paper, paper.shards)
     assert [training.rows for training in expected.sft] == [80_000, 112_000]
     assert critic_rl(expected).steps == 13_000 // 16
-
-
-def test_sketch_world_costs_nothing_and_takes_little_space(foundry):
-    expected = estimate(foundry("sketch"), 1)
-    assert expected.usd == 0
-    assert expected.disk_gb < 0.1
 
 
 def test_every_member_of_an_ensemble_is_counted_and_priced(foundry):
@@ -167,13 +157,7 @@ def test_gpu_hours_follow_from_the_servers_gpus(foundry):
 def test_a_judge_writes_a_rubric_a_request_and_grades_plans_and_outcomes(foundry):
     """Two requests and one; of the two variants, one has no plan to grade."""
     judged = foundry(
-        training={},
-        evaluation={
-            "variants": ["generator_only", "full_rl"],
-            "heldout": {"stories": 2, "verdicts": 4},
-            "heldout_category": {"stories": 1, "verdicts": 1},
-            "judge": GEMINI | {"rubrics": GEMINI["model"]},
-        },
+        training={}, evaluation={"variants": ["generator_only", "full_rl"], **HELD_OUT, **JUDGE}
     )
     expected = estimate(judged, 1)
     first = by_role(expected)
@@ -221,15 +205,10 @@ def test_rewards_are_drawn_and_scored_for_half_of_the_answers_unless_measured(fo
 
 def test_plans_of_a_reinforced_planner_are_judged_and_their_outcomes_drawn(foundry):
     planner = {"batch": 10, "mini_batch": 10, "n": 4, "max_steps": 7}
-    judge = {"judge": GEMINI | {"rubrics": GEMINI["model"]}}
-    held_out = {
-        "heldout": {"stories": 2, "verdicts": 4},
-        "heldout_category": {"stories": 1, "verdicts": 1},
-    }
 
     def expected(of):
         training = {"critic_rl": {}, "planner_rl": planner | {"reward": {"of": of}}}
-        return estimate(foundry(training=training, evaluation=judge | held_out), 1)
+        return estimate(foundry(training=training, evaluation=JUDGE | HELD_OUT), 1)
 
     plans, outcomes = expected("plan"), expected("outcome")
     _, load = plans.grpo
@@ -304,7 +283,8 @@ def test_an_estimate_says_what_the_budget_does_not_cover(foundry):
     again = estimate(foundry(), 30)
     assert (again.budget, again.missing_usd) == (140, pytest.approx(many.missing_usd + 60))
     assert estimate(foundry(), 0).missing_usd == 0
-    assert estimate(foundry("sketch"), 1).budget is None
+    sketch = estimate(foundry("sketch"), 1)
+    assert sketch.budget is None and sketch.usd == 0 and sketch.disk_gb < 0.1
 
 
 def test_supervised_trainings_are_estimated_and_measured(foundry):
