@@ -26,7 +26,7 @@ from inference.calls.ask import ask_all
 from inference.calls.progress import Progress
 from inference.calls.retry import CallFailedError
 from inference.questions import BankQuestion, ProposedTerm, TermKind, Topic
-from inference.roles import BackendError, UnusableAnswerError, qualified_name
+from inference.roles import UnusableAnswerError, qualified_name
 from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.story_catalog import choose_story, load_stories
 from schemas.prompts import ProposalRow
@@ -66,7 +66,7 @@ class Use(NamedTuple):
 
 @dataclass
 class ExpansionResult:
-    """Proposals for all packs. `failures`: `pack/bank`, or "all banks", to the reason."""
+    """Proposals for all packs. `failures`: `pack/bank` to the reason."""
 
     proposals: list[ProposalRow] = field(default_factory=list)
     calls: list[ModelCallRow] = field(default_factory=list)
@@ -76,20 +76,15 @@ class ExpansionResult:
 async def expand_packs(
     foundry: FoundryResource, packs: Sequence[Pack], settings: ExpansionSettings, progress: Progress
 ) -> ExpansionResult:
-    """Ask for new terms of every bank, and filter them; BackendError if required and impossible."""
+    """Ask for new terms of every bank, and filter them.
+
+    BackendError: the backend takes no calls (rejected key, spent budget).
+    """
     result, profile, count = ExpansionResult(), foundry.settings, settings.terms_per_bank
-    try:
-        expander = profile.respondent("expander", foundry.home, settings.backend, settings.model)
-    except BackendError as error:
-        if settings.required:
-            raise
-        result.failures["all banks"] = str(error)
-        return result
+    expander = profile.respondent("expander", foundry.home, settings.backend, settings.model)
     name = qualified_name(expander)
     # A bank without proposals stays as it is.
-    tolerated: tuple[type[Exception], ...] = (UnusableAnswerError, CallFailedError)
-    if not settings.required:
-        tolerated += (BackendError,)
+    tolerated = (UnusableAnswerError, CallFailedError)
     for pack in packs:
         questions = {question.bank: question for question in bank_questions(pack, count)}
         replies, calls = await ask_all(

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from schemas import Row
-from schemas.prompts import PromptRow, ProposalRow
+from schemas.prompts import PromptRow
 
 from ..core import plotting
 from ..core.metadata import image_metadata, model_call_costs, table_metadata
@@ -16,9 +16,6 @@ from .bank import PromptBank
 from .expansion import ExpansionResult
 from .file_pack import FileBank
 from .user_requests import REQUESTS_PACK
-
-_MAX_TERMS = 60
-_MAX_CHARACTERS = 80
 
 
 def row_sample(rows: Sequence[Row]) -> dict[str, Any]:
@@ -64,14 +61,12 @@ def request_metadata(prompts: Sequence[PromptRow]) -> dict[str, Any]:
 
 
 def expansion_metadata(result: ExpansionResult, version: str | None) -> dict[str, Any]:
-    """Accepted terms, rejected terms with reasons, costs; `version`: their content hash."""
+    """Numbers of accepted and rejected terms, costs; `version`: their content hash."""
     by_status = Counter(row.status for row in result.proposals)
     metadata = {
         "version": (version or "")[:12],
         "accepted": by_status["accepted"],
         "rejected": by_status["rejected"],
-        "accepted_terms": _term_table(result.proposals, "accepted", "bank", "kind", "term"),
-        "rejected_terms": _term_table(result.proposals, "rejected", "bank", "proposed", "reason"),
         **model_call_costs(result.calls),
     }
     if message := expansion_warning(result):
@@ -93,15 +88,6 @@ def expansion_warning(result: ExpansionResult) -> str | None:
 
 def _text_sample(prompts: Sequence[PromptRow], count: int) -> dg.MetadataValue:
     return dg.MetadataValue.md("\n".join(f"- {row.text}" for row in _evenly(prompts, count)))
-
-
-def _term_table(rows: Sequence[ProposalRow], status: str, *columns: str) -> dg.MetadataValue:
-    """Some rows of a status, evenly from all banks."""
-    matching = [row for row in rows if row.status == status]
-    step = -(-len(matching) // _MAX_TERMS) or 1
-    return table_metadata(
-        [{c: str(getattr(row, c))[:_MAX_CHARACTERS] for c in columns} for row in matching[::step]]
-    )
 
 
 def _evenly(items: Sequence[Any], count: int) -> Sequence[Any]:

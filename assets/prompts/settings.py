@@ -37,18 +37,15 @@ class BankSettings(ConfigModel):
 
 
 class ExpansionSettings(ConfigModel):
-    """A model proposes terms for the vocabulary banks; those that pass the checks are added."""
+    """A model proposes terms for the vocabulary banks; those that pass the checks are added.
+
+    A bank whose own call fails after all retries keeps its hand-written terms.
+    """
 
     backend: ChatBackend = Field(description="Backend of the model, with endpoints and keys")
     model: ExpanderModel = Field(description="The model and its parameters")
     terms_per_bank: int = Field(
         20, ge=1, le=200, description="New terms asked for in a bank, over all of its kinds"
-    )
-    required: bool = Field(
-        True,
-        description="A backend that takes no calls (rejected key, spent budget) stops the run; "
-        "false: the hand-written banks are used. A bank whose own call fails after all retries "
-        "keeps its hand-written terms in either case",
     )
 
 
