@@ -232,7 +232,6 @@ def _curve(axes: "Axes", curves: Sequence[TrainingProgress], name: str) -> None:
     axes.legend(loc="best")
 
 
-_ROLLOUTS = 6
 _WIDTH = 46  # characters of a line of a prompt
 _LINES = 5
 
@@ -251,7 +250,7 @@ def rollouts_sheet(
 
     `judged`: row that was trained on -> image that it judges.
     """
-    drawn = [row for row in rollouts if row.image][-_ROLLOUTS:]
+    drawn = [row for row in rollouts if row.image][-_MAX_ROLLOUTS:]
     if not drawn:
         return None
     panels = new_figure(1.6 * len(drawn), columns=3, rows=[1] * len(drawn))

@@ -4,7 +4,7 @@ Sub-categories take turns in a fixed order, so every stretch of the sequence is 
 Prompt number k depends only on the pack, the seed and the prompts before it: a bank that grows
 keeps its full shards.
 
-Near-duplicates (see `near_duplicates`): a prompt is left out when, compared with an earlier prompt
+Near-duplicates (see `NearDuplicates`): a prompt is left out when, compared with an earlier prompt
 of any split, the words of its terms and all of its words both have a Jaccard similarity of at least
 0.8. Only content words in their base form count: no function words, no numbers, no
 suffix, no word order. "How to fold a boat" and "How do I fold a boat?" are one prompt.
@@ -33,11 +33,17 @@ from schemas import FoundryError
 from schemas.prompts import PromptRow, Split
 
 from .file_pack import FileBank
-from .near_duplicates import NearDuplicates
 from .pack import Pack, Suffix, Template, TemplateSlot, prompt_id, shard_name
 from .rounds import TrainStretch, stretch_at
 from .settings import BankSettings
-from .template_fills import TemplateFill, TermChoice, append_suffix, choices, fill_sequence
+from .template_fills import (
+    NearDuplicates,
+    TemplateFill,
+    TermChoice,
+    append_suffix,
+    choices,
+    fill_sequence,
+)
 
 _HELDOUT_TERMS = 0.15  # of all combinations, reserved for held-out prompts
 

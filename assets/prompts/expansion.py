@@ -33,10 +33,9 @@ from schemas.prompts import ProposalRow
 from schemas.trajectories import ModelCallRow
 
 from ..core.foundry import FoundryResource
-from .near_duplicates import Words
 from .pack import Bank, Pack, TemplateSlot, Term
 from .settings import ExpansionSettings
-from .template_fills import choices, content_words, fill_sequence, literal_text
+from .template_fills import Words, choices, content_words, fill_sequence, literal_text
 
 ASSET = "vocabulary_expansion"
 _NEAR_DUPLICATE = 0.7  # Jaccard similarity of base forms from which a term is another's

@@ -22,11 +22,10 @@ from schemas.prompts import PromptRow
 from schemas.yaml_config import ConfigModel, load_document
 from warehouse import EncodedImage, Home
 
-from .near_duplicates import Content, NearDuplicates
 from .pack import Category, FilePrompt, Pack, SubCategory, Taxonomy, Template, prompt_id, shard_name
 from .rounds import TrainStretch, stretch_at
 from .settings import BankSettings
-from .template_fills import content_words
+from .template_fills import Content, NearDuplicates, content_words
 
 INFO, PROMPTS_FILE, IMAGES = "pack.yaml", "prompts.jsonl", "images"
 IMPORTED = "imported"

@@ -20,10 +20,9 @@ from warehouse import Home
 from warehouse.sql import run_query
 
 from ..core.foundry import SHARDS, FoundryResource
-from .near_duplicates import Content, NearDuplicates
 from .pack import prompt_id, shard_name
 from .settings import BankSettings
-from .template_fills import content_words
+from .template_fills import Content, NearDuplicates, content_words
 
 REQUESTS_PACK = "requests"
 """Pack, category, sub-category and template of users' requests."""

@@ -127,16 +127,11 @@ class _Painter:
         return image
 
     def _draw_step(self, image: Image.Image, step: StepView, x: int) -> None:
-        """The chosen image, or a card with the caption of a step without one."""
-        frame, draw = (x, 0, x + self.size - 1, self.size - 1), ImageDraw.Draw(image)
+        """The chosen image; an empty frame where there is none."""
         if step.chosen:
             image.paste(_fit_square(step.chosen, self.size), (x, 0))
-            draw.rectangle(frame, None, _FRAME)
-            return
-        draw.rectangle(frame, _FAINT, _FRAME)
-        font = self.font(0.95)
-        for number, line in enumerate(_wrap(step.text, font, self.size - 2 * _GAP, 6)):
-            draw.text((x + _GAP, _GAP + number * self.line_height), line, INK, font)
+        frame = (x, 0, x + self.size - 1, self.size - 1)
+        ImageDraw.Draw(image).rectangle(frame, None if step.chosen else _FAINT, _FRAME)
 
     def _draw_rejections(self, image: Image.Image, step: StepView, x: int) -> None:
         side, y, draw = self.thumbnail, self.size + _GAP // 2, ImageDraw.Draw(image)
@@ -158,9 +153,7 @@ class _Painter:
             draw.text((x, y + number * self.line_height), line, INK, regular)
 
     def _caption(self, step: StepView) -> list[str]:
-        """The caption below an image; without an image the card has it."""
-        caption = step.text if step.chosen else ""
-        return _wrap(caption, self.font(0.95), self.size, _CAPTION_LINES)
+        return _wrap(step.text, self.font(0.95), self.size, _CAPTION_LINES)
 
 
 def _draw_red_corner(draw: ImageDraw.ImageDraw, x: int, y: int, side: int) -> None:

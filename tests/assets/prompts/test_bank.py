@@ -9,11 +9,10 @@ import pytest
 
 from assets.prompts.bank import PromptBank, generate_bank
 from assets.prompts.metadata import bank_metadata
-from assets.prompts.near_duplicates import Content, NearDuplicates
 from assets.prompts.pack import pack_tables
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
-from assets.prompts.template_fills import append_suffix, apply_form
+from assets.prompts.template_fills import Content, NearDuplicates, append_suffix, apply_form
 from schemas import FoundryError
 from schemas.prompts import CATEGORIES, PROMPTS, TEMPLATES, VOCABULARY
 
