@@ -178,7 +178,9 @@ def make_app(
             expose_headers=["*"],
             allow_private_network=True,
         )
-    app.add_middleware(RequestContextMiddleware, manager.metrics, settings.connections)
+    app.add_middleware(
+        RequestContextMiddleware, manager.metrics, manager.queue, settings.connections
+    )
     install_error_handlers(app)
     bodies = BodyReader(settings.limits.bodies, settings.limits.read_seconds)
     parser = RequestParser(defaults, settings.limits)

@@ -172,7 +172,7 @@ class ChatServing(GenerationServing):
         described = describe_response("InterleavedChat", stream=True)
         body = describe_body(ChatRequest)
         add_route = app.post("/v1/chat/completions", responses=described, openapi_extra=body)
-        add_route(self.rate_limited(self.create_chat_completion))
+        add_route(self.create_chat_completion)
 
     async def create_chat_completion(self, request: Request) -> Response:
         """Start a request; answer with its stream, or with the message when it has ended."""

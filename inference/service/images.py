@@ -86,10 +86,10 @@ class ImagesServing(GenerationServing):
         described = describe_response("InterleavedImage")
         body = describe_body(ImagesRequest)
         add_create = app.post("/v1/images/generations", responses=described, openapi_extra=body)
-        add_create(self.rate_limited(self.create_image))
+        add_create(self.create_image)
         body = describe_body(EditRequest, "multipart/form-data")
         add_edit = app.post("/v1/images/edits", responses=described, openapi_extra=body)
-        add_edit(self.rate_limited(self.edit_image))
+        add_edit(self.edit_image)
 
     async def create_image(self, request: Request) -> Response:
         """Generate a sequence; answer with its last image."""

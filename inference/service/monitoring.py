@@ -44,6 +44,7 @@ from .settings import LogSettings
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 
+_CREATING = ("/v1/responses", "/v1/chat/completions", "/v1/images/generations", "/v1/images/edits")
 _QUIET = ("httpx", "httpx2", "httpcore", "httpcore2", "uvicorn.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -183,6 +184,7 @@ class RequestContextMiddleware:
 
     app: ASGIApp
     metrics: ServiceMetrics
+    queue: AdmissionQueue
     connections: int
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
@@ -191,7 +193,7 @@ class RequestContextMiddleware:
             return await self.app(scope, receive, send)
         client_id = Headers(scope=scope).get("x-request-id", "")
         request_id = client_id if _REQUEST_ID.fullmatch(client_id) else f"req_{uuid4().hex}"
-        start, status = monotonic(), CLIENT_CLOSED
+        start, status, method = monotonic(), CLIENT_CLOSED, scope["method"]
         token = REQUEST_ID.set(request_id)
 
         async def send_with_id(message: Message) -> None:
@@ -201,6 +203,9 @@ class RequestContextMiddleware:
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-ID"] = request_id
                 headers["X-Content-Type-Options"] = "nosniff"
+                owner = scope.get("state", {}).get("owner")  # None: there is no valid key
+                if owner is not None and scope["path"] in _CREATING and method == "POST":
+                    headers.update(self.queue.rate_limit_headers(owner))
             await send(message)
 
         self.metrics.connections += 1
@@ -209,7 +214,7 @@ class RequestContextMiddleware:
         finally:
             self.metrics.connections -= 1
             # As declared, with placeholders instead of ids.
-            path, method = getattr(scope.get("route"), "path", "other"), scope["method"]
+            path = getattr(scope.get("route"), "path", "other")
             self.metrics.http_requests.labels(path, method, status).inc()
             seconds = round(monotonic() - start, 4)
             _log_event("request", method=method, path=path, status=status, seconds=seconds)

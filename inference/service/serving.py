@@ -3,12 +3,11 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import wraps
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import Request, Response
 from pydantic import BaseModel
@@ -35,7 +34,6 @@ from .settings import ServiceSettings
 JSON = "application/json"
 
 Order = Literal["asc", "desc"]
-Endpoint = Callable[..., Awaitable[Response]]
 
 SANDBOX_HEADERS = {"Content-Security-Policy": "sandbox"}
 """Of files: opened in place, they must not run as a page of this origin."""
@@ -70,20 +68,6 @@ class GenerationServing:
         # With a key, the response may be stored already.
         if not request.headers.get("idempotency-key"):
             self.manager.queue.check(owner_of(request))
-
-    def rate_limited(self, endpoint: Endpoint) -> Endpoint:
-        """An endpoint whose answers, errors included, say how many requests the key may send."""
-
-        @wraps(endpoint)
-        async def answer(request: Request, *args: Any, **more: Any) -> Response:
-            try:
-                response = await endpoint(request, *args, **more)
-            except APIError as error:
-                response = error.response()
-            response.headers.update(self.manager.queue.rate_limit_headers(owner_of(request)))
-            return response
-
-        return answer
 
     async def open(
         self,
