@@ -29,7 +29,7 @@ from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..review_log import restore_reviews
 from ..settings import Limits, LoopSettings
 from .chat import ChatRequest, ChatServing
-from .files import FilesServing, FileStore, FileUpload
+from .files import FileStore, FileUpload, files_router
 from .images import EditRequest, ImagesRequest, ImagesServing
 from .monitoring import RequestContextMiddleware, log_as_json
 from .openapi import ERRORS, add_openapi_routes
@@ -188,7 +188,7 @@ def make_app(
     ResponsesServing(manager, parser, bodies, files).add_routes(app)
     ChatServing(manager, parser, bodies).add_routes(app)
     ImagesServing(manager, parser, bodies).add_routes(app)
-    FilesServing(files, bodies, settings.limits).add_routes(app)
+    app.include_router(files_router(files, bodies, settings.limits))
     _add_models_routes(app, manager)
     _add_operations_routes(app, manager)
     add_studio_routes(app, manager, defaults)

@@ -7,10 +7,9 @@ began with it has its own copy in the image store.
 import asyncio
 import secrets
 import time
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from warehouse import EncodedImage, Home
@@ -125,41 +124,27 @@ class FileStore:
         return [FileObject(**dict(zip(_COLUMNS.split(", "), row, strict=True))) for row in rows]
 
 
-@dataclass(frozen=True)
-class FilesServing:
-    """Uploads, lists, returns and deletes files of the caller's key."""
+def files_router(files: FileStore, bodies: BodyReader, limits: RequestLimits) -> APIRouter:
+    """The routes of the caller's files."""
+    router = APIRouter(prefix="/v1/files")
 
-    files: FileStore
-    bodies: BodyReader
-    limits: RequestLimits
-
-    def add_routes(self, app: FastAPI) -> None:
-        path, form = "/v1/files/{file_id}", describe_body(FileUpload, "multipart/form-data")
-        app.post("/v1/files", openapi_extra=form)(self.upload_file)
-        app.get("/v1/files")(self.list_files)
-        app.get(path)(self.retrieve_file)
-        app.delete(path)(self.delete_file)
-        content = app.get(f"{path}/content", response_class=Response, responses=IMAGE_FILE)
-        content(self.file_content)
-
-    async def upload_file(self, request: Request) -> FileObject:
+    @router.post("", openapi_extra=describe_body(FileUpload, "multipart/form-data"))
+    async def upload_file(request: Request) -> FileObject:
         """Store an image."""
-        fields, uploads = await self.bodies.read_form(request, 1, _MAX_FIELDS)
-        files = {each.field: each.content for each in uploads}
-        form = validate(fields | files, FileUpload)
-        await check_input_image(form.file, "file", self.limits)
+        fields, uploads = await bodies.read_form(request, 1, _MAX_FIELDS)
+        form = validate(fields | {each.field: each.content for each in uploads}, FileUpload)
+        await check_input_image(form.file, "file", limits)
         name = uploads[0].filename[:_MAX_NAME_LENGTH] or "image"
-        file = await asyncio.to_thread(
-            self.files.add, owner_of(request), name, form.purpose, form.file, self.limits
-        )
+        owner = owner_of(request)
+        file = await asyncio.to_thread(files.add, owner, name, form.purpose, form.file, limits)
         if file:
             return file
-        most = f"{self.limits.files} files of {self.limits.files_bytes} bytes in all"
+        most = f"{limits.files} files of {limits.files_bytes} bytes in all"
         message = f"file: at most {most} are stored; delete some"
         raise bad_request(message, "file", "too_many_files")
 
-    async def list_files(
-        self,
+    @router.get("")
+    def list_files(
         request: Request,
         after: Annotated[str | None, Query(max_length=100)] = None,
         limit: Annotated[int, Query(ge=1, le=_PAGE)] = _PAGE,
@@ -167,29 +152,34 @@ class FilesServing:
         purpose: Annotated[str | None, Query(max_length=100)] = None,
     ) -> Page:
         """A page of files, by the time of their upload."""
-        files = await asyncio.to_thread(self.files.search, owner_of(request), purpose, order)
-        return page_of([file.model_dump() for file in files], after, limit, "file")
+        found = files.search(owner_of(request), purpose, order)
+        return page_of([file.model_dump() for file in found], after, limit, "file")
 
-    async def retrieve_file(self, request: Request, file_id: str) -> FileObject:
+    @router.get("/{file_id}")
+    def retrieve_file(request: Request, file_id: str) -> FileObject:
         """A file without its bytes."""
-        file = await asyncio.to_thread(self.files.get, file_id, owner_of(request))
+        file = files.get(file_id, owner_of(request))
         if file is None:
             raise _no_file(file_id)
         return file
 
-    async def delete_file(self, request: Request, file_id: str) -> Deleted:
+    @router.delete("/{file_id}")
+    def delete_file(request: Request, file_id: str) -> Deleted:
         """Delete a file and its bytes; responses that began with it keep their own copy."""
-        if not await asyncio.to_thread(self.files.delete, file_id, owner_of(request)):
+        if not files.delete(file_id, owner_of(request)):
             raise _no_file(file_id)
         return Deleted(id=file_id, object="file")
 
-    async def file_content(self, request: Request, file_id: str) -> Response:
+    @router.get("/{file_id}/content", response_class=Response, responses=IMAGE_FILE)
+    def file_content(request: Request, file_id: str) -> Response:
         """The bytes of a file."""
-        content = await asyncio.to_thread(self.files.content, file_id, owner_of(request))
+        content = files.content(file_id, owner_of(request))
         if content is None:
             raise _no_file(file_id)
         headers = SANDBOX_HEADERS | {"Cache-Control": "private"}
         return Response(content, media_type=EncodedImage(content).mime, headers=headers)
+
+    return router
 
 
 def _no_file(file_id: str) -> APIError:

@@ -1,7 +1,6 @@
 """The endpoints of the Responses API."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +28,6 @@ from .streaming_events import EventsHeader, ResponseEventEncoder
 
 _MAX_SEQUENCE_NUMBER = 2**31
 _WITH_IMAGES = "message.input_image.image_url"  # value of `include` that asks for images
-_CALL_ID = re.compile(r"ig_([A-Za-z0-9]{1,64})_(\d{1,6})")
 
 
 @dataclass(frozen=True)
@@ -157,10 +155,7 @@ class ResponsesServing(GenerationServing):
         if builder.state.ending is None:
             raise bad_request(f"{response_id} has not ended yet", param)
         images = builder.state.images[-1:] or run.request.images[-1:]
-        try:
-            await load_images(images)
-        except APIError:
-            raise bad_request("the last image of that response is missing", param) from None
+        await _load(images, param, "the last image of that response is missing")
         return tuple(images)
 
     async def _load_stored(self, owner: str, ref: ImageRef) -> EncodedImage:
@@ -174,21 +169,14 @@ class ResponsesServing(GenerationServing):
         return EncodedImage(content)
 
     async def _image_of_call(self, owner: str, call_id: str, param: str) -> EncodedImage:
-        found = _CALL_ID.fullmatch(call_id)
-        run = await self.manager.find(f"resp_{found[1]}", owner) if found else None
+        generation_id, _, number = call_id.removeprefix("ig_").rpartition("_")
+        run = await self.manager.find(f"resp_{generation_id}", owner)
         steps = ResponseBuilder.replay(run).state.steps if run else []
-        images = [
-            step.chosen.image
-            for step in steps
-            if step.chosen and found and step.number == int(found[2])
-        ]
+        images = [step.image for step in steps if step.image and str(step.number) == number]
         if not images:
             message = f"{param}: no stored response has an image {call_id}; send its result instead"
             raise bad_request(message, param, "image_not_found")
-        try:
-            await load_images(images)
-        except APIError:
-            raise bad_request(f"{param}: the image of {call_id} is missing", param) from None
+        await _load(images, param, f"{param}: the image of {call_id} is missing")
         return images[0]
 
     async def _response(self, run: GenerationRun) -> Response:
@@ -197,6 +185,14 @@ class ResponsesServing(GenerationServing):
         await load_images(builder.state.images)
         content = await asyncio.to_thread(lambda: orjson.dumps(builder.response(with_images=True)))
         return Response(content, media_type=JSON)
+
+
+async def _load(images: Sequence[EncodedImage], param: str, message: str) -> None:
+    """Read stored images; an APIError with the message if one is missing."""
+    try:
+        await load_images(images)
+    except APIError:
+        raise bad_request(message, param) from None
 
 
 def _choice(request: ResponsesRequest) -> str | Json:
