@@ -196,7 +196,7 @@ def listening_socket(host: str, port: int) -> Iterator[socket.socket]:
 @contextmanager
 def shutdown_signals() -> Iterator[None]:
     """SIGTERM ends the block as Ctrl-C does, and neither is an error."""
-    with suppress(KeyboardInterrupt), _signals_handled_by(_interrupt):
+    with suppress(KeyboardInterrupt), _signals_handled_by(interrupt):
         yield
 
 
@@ -227,27 +227,21 @@ async def _wait_disconnect(request: Request) -> None:
         pass
 
 
-def install_signals() -> None:
-    """Raise KeyboardInterrupt on SIGINT and SIGTERM; call it again where a library took over."""
-    for number in _SIGNALS:
-        signal.signal(number, _interrupt)
+def interrupt(number: int, frame: object) -> None:
+    """A handler of signals that ends what runs as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
-def ignore_signals() -> None:
-    """Let a shutdown that is under way finish."""
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+def handle_signals(handler: Callable[[int, Any], object] | signal.Handlers) -> dict[int, Any]:
+    """Set the handler of SIGINT and SIGTERM; the earlier ones are returned."""
+    return {number: signal.signal(number, handler) for number in _SIGNALS}
 
 
 @contextmanager
 def _signals_handled_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+    before = handle_signals(handler)
     try:
         yield
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt

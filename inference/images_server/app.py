@@ -4,6 +4,7 @@
 process manages. REGISTRY may be empty; names are those of `ImagesServerSettings`.
 """
 
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -16,13 +17,7 @@ from schemas import FoundryError
 
 from ..http.auth import AuthMiddleware, Keys, is_health_path, load_keys
 from ..http.errors import install_error_handlers
-from ..http.server import (
-    HTTPServer,
-    ignore_signals,
-    install_signals,
-    listening_socket,
-    shutdown_signals,
-)
+from ..http.server import HTTPServer, handle_signals, interrupt, listening_socket, shutdown_signals
 from ..roles import BackendError
 from .handlers import ImageHandlers
 from .models import ImagesServerSettings, ServableImageModel, find_servable
@@ -56,13 +51,13 @@ def serve_images(
         port = listener.getsockname()[1]
         report(f"{model.name}: starting; http://{settings.host}:{port}/v1 will be its address")
         with deploy(model, settings, f"images-{socket.gethostname()}-{port}") as replicas:
-            install_signals()  # replaced by Ray's
+            handle_signals(interrupt)  # replaced by Ray's
             app = make_app(model, replicas, settings, keys, report)
             try:
                 HTTPServer(app, _IDLE_SECONDS, settings.grace_seconds).run(sockets=[listener])
             finally:
                 report("stopping")
-                ignore_signals()
+                handle_signals(signal.SIG_IGN)  # let the shutdown finish
 
 
 def make_app(
