@@ -17,10 +17,10 @@ import psutil
 from PIL import Image
 
 from inference.calls.hashing import stable_hash
+from inference.events import plan_rows
 from inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.shard import ShardResult, run_shard
-from inference.trajectory_recorder import plan_rows
 from schemas.prompts import PromptRow
 from schemas.trajectories import PlanRow
 from warehouse import EncodedImage, Home

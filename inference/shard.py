@@ -32,11 +32,11 @@ from .calls.progress import Progress
 from .calls.retry import summarize_error
 from .calls.scoring import score_calls
 from .calls.worker_pool import WorkerPool
+from .events import TrajectoryRecorder, plan_from_rows, plan_rows
 from .generators import roles_of_prompt
 from .loop import Loop, check_plan
 from .roles import PlanRequest, Roles, Score, UnusableAnswerError, qualified_name, uses_batch_api
 from .settings import Limits, LoopSettings
-from .trajectory_recorder import TrajectoryRecorder, plan_from_rows, plan_rows
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")

@@ -6,11 +6,11 @@
 from dataclasses import dataclass
 from statistics import fmean
 
-from inference.sketch_world.comparison import Comparison, compare
 from inference.sketch_world.generator import draw
 from inference.sketch_world.prompt_writer import KEEP_CLAUSE
 from inference.sketch_world.renderer import render
 from inference.sketch_world.scene import Scene, make_cells
+from inference.sketch_world.scorer import Comparison, compare
 from inference.sketch_world.settings import SketchSettings
 from warehouse import EncodedImage
 

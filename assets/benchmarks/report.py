@@ -18,7 +18,7 @@ import yaml
 from PIL import Image
 from pydantic import TypeAdapter
 
-from inference.generation.html_export import html_template
+from inference.generation.files import html_template
 from schemas import BadImageError, FoundryError
 from schemas.benchmarks import BenchmarkAnswerRow
 from warehouse import Home, ImageStore

@@ -18,6 +18,7 @@ from inference.calls.ask import CallSite, PlanSamples
 from inference.calls.progress import Progress
 from inference.calls.retry import CallFailedError, RetryingCaller
 from inference.calls.worker_pool import WorkerPool
+from inference.events import plan_from_rows, plan_rows
 from inference.loop import check_plan
 from inference.roles import (
     Plan,
@@ -28,7 +29,6 @@ from inference.roles import (
     qualified_name,
 )
 from inference.sketch_world.grader import SketchGrader
-from inference.trajectory_recorder import plan_from_rows, plan_rows
 from schemas import FoundryError
 from schemas.prompts import PromptRow
 from schemas.trajectories import MODEL_CALLS, PLANS, ModelCallRow, PlanRow

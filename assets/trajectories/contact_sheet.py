@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from inference.generation.html_export import render_html
+from inference.generation.files import render_html
 from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
 from warehouse import Home
 from warehouse.atomic import atomic_write

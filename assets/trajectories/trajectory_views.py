@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from inference.events import plan_from_rows
 from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
 from inference.roles import Verdict
-from inference.trajectory_recorder import plan_from_rows
 from schemas import FoundryError, Table
 from schemas.prompts import PROMPTS
 from schemas.trajectories import (

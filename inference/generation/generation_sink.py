@@ -25,7 +25,7 @@ from warehouse.lake import REQUESTS
 from warehouse.storage import safe_name
 
 from ..calls.worker_pool import finish_when_cancelled
-from .request_log import TABLES, Entry, RequestLog, Rows, remove_file
+from .requests import TABLES, Entry, RequestLog, Rows, remove_file
 
 # Tables with content, and the column by which it is deleted; the ledger of calls has none.
 _CONTENT = {

@@ -32,6 +32,8 @@ from ..events import (
     RequestUnderstood,
     TrajectoryFailed,
     TrajectoryFinished,
+    TrajectoryRecorder,
+    plan_rows,
 )
 from ..loop import Loop
 from ..roles import (
@@ -43,10 +45,8 @@ from ..roles import (
     qualified_name,
 )
 from ..settings import Limits
-from ..trajectory_recorder import TrajectoryRecorder, plan_rows
 from .generation_sink import LakeSink
-from .request_log import Entry, Rows
-from .requests import GenerationRequest, dump_request, load_request
+from .requests import Entry, GenerationRequest, Rows, dump_request, load_request
 from .trajectory_view import status_of
 
 ASSET = "generations"

@@ -11,13 +11,13 @@ import numpy as np
 from warehouse import EncodedImage
 
 from ..roles import Verdict
-from .comparison import Comparison, compare
 from .object_catalog import KINDS, PLACES
 from .perception import Perception
 from .prompt_parser import parse
 from .prompt_writer import make_vague, name_thing, phrase
 from .renderer import Flaws
 from .scene import Add, Command, Create, Edit, Scene, Thing
+from .scorer import Comparison, compare
 from .seeded_random import bernoulli, pick, random_by
 from .settings import CriticRates, hashed_name
 

@@ -29,9 +29,11 @@ from .scene import (
     SetBackground,
     Target,
     Thing,
+    apply_edit,
     edited_cell,
+    interpretations,
+    simple_edits,
 )
-from .scene_edits import apply_edit, interpretations, simple_edits
 from .seeded_random import bernoulli, pick, random_by
 from .settings import MistakeRates, SketchSettings, hashed_name
 
@@ -117,7 +119,7 @@ def _colour_rate(edit: Edit, rates: MistakeRates) -> float:
     return rates.colour.implied if edit.colour is None else rates.colour.named
 
 
-# Mistakes: a wrong variant of an exact edit (see `scene_edits`), None where that is impossible.
+# Mistakes: a wrong variant of an exact edit (see `interpretations`), None where that is impossible.
 
 
 def wrong_colour(exact: Edit, rng: np.random.Generator) -> Edit | None:

@@ -21,8 +21,7 @@ from .outlines import Outline, fit_step_count, outline_request, outline_story, r
 from .perception import perceive_cached
 from .prompt_parser import parse
 from .request_parser import RequestText
-from .scene import Scene
-from .scene_edits import Choose, at_random, carry_out, first_option
+from .scene import Choose, Scene, at_random, carry_out, first_option
 from .story_catalog import choose_story
 
 _RANDOM_CHOICES = 4  # in addition to the one that always takes the first option

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, count, groupby
+from itertools import chain, count, groupby, product
 
-from .instruction_words import Area
-from .instructions import Clause, Instructions, NounPhrase, Relation
+from .instructions import Clause, Instructions, NounPhrase
 from .object_catalog import KINDS
 from .prompt_writer import join_with_and, phrase_noun, with_article
+from .request_parser import Area
 from .scene import (
     Add,
+    Choose,
     Command,
     Create,
     Edit,
@@ -22,9 +23,11 @@ from .scene import (
     Scene,
     SetBackground,
     Target,
+    apply_edit,
+    closest_to,
     edited_cell,
+    is_in_direction,
 )
-from .scene_edits import Choose, apply_edit, closest_to, is_in_direction
 from .seeded_random import KeyedRandom
 
 _SKY = ("sun", "cloud", "star", "crescent moon", "half moon", "full moon", "new moon", "planet")
@@ -138,16 +141,13 @@ class InstructedEdits:
         return []
 
     def _replace(self, things: Sequence[NounPhrase], results: Sequence[NounPhrase]) -> None:
-        result = results[0]
-        if result.kind is None:
+        result, kind = results[0], results[0].kind
+        if kind is None:
             return self._not_understood(results)
         for thing in things:
             if self._is_implied(thing):
                 self._add([thing])
-            self._change(thing, partial(self._replacements, result=result))
-
-    def _replacements(self, target: Target, result: NounPhrase) -> list[Edit]:
-        return [Replace(target, str(result.kind), colour) for colour in self._colours(result)]
+            self._change(thing, lambda t: [Replace(t, kind, c) for c in self._colours(result)])
 
     def _partners(self, things: Sequence[NounPhrase]) -> tuple[Target, Target] | None:
         """The two things of the scene that are to be swapped."""
@@ -187,11 +187,12 @@ class InstructedEdits:
                 self._change(thing, partial(self._moves_of, goes_to=goes_to))
 
     def _moves_of(self, target: Target, goes_to: NounPhrase) -> list[Edit]:
-        cells = self._cells(goes_to, without=target)
+        cells = self._free_cells(goes_to, without=target)
+        noun = phrase_noun(target.kind, target.colour)
         if goes_to.area and target.cell in goes_to.area:
-            self._remark_once(f"The {_name_of(target)} is there already.")
+            self._remark_once(f"The {noun} is there already.")
         elif not cells:
-            self._remark_once(f"No place is free there for the {_name_of(target)}.")
+            self._remark_once(f"No place is free there for the {noun}.")
         else:
             return [Move(target, GridPlace(cell)) for cell in cells]
         return []
@@ -240,11 +241,10 @@ class InstructedEdits:
 
     def _placed(self, thing: NounPhrase) -> Add | None:
         """The thing in a cell and a colour; None: there is no room for it."""
-        cells = self._cells(thing)
+        cells = self._free_cells(thing)
         options: list[Edit] = [
             Add(str(thing.kind), colour, GridPlace(cell))
-            for colour in self._colours(thing)
-            for cell in cells
+            for colour, cell in product(self._colours(thing), cells)
         ]
         if options:
             chosen = self._choose(self.scene, options)
@@ -264,24 +264,22 @@ class InstructedEdits:
             return [thing.colour]
         return [*legal] if self._goal else [legal[0]]
 
-    def _cells(self, thing: NounPhrase, without: Target | None = None) -> list[int]:
-        """The free cells where it may be."""
-        cells = [cell for cell in self.scene.free_cells() if not thing.area or cell in thing.area]
+    def _cells(self, thing: NounPhrase, without: Target | None = None) -> Area:
+        """The cells, free or not, where a phrase says that it is; `without` is no anchor."""
+        area = thing.area or frozenset(range(9))
         if thing.relation is None:
-            return cells
-        beside = self._beside(thing.relation, without)
-        return [cell for cell in cells if cell in beside]
-
-    def _beside(self, relation: Relation, without: Target | None = None) -> Area:
-        """The cells in a direction of a thing that is there."""
-        direction, anchor = relation
-        anchors = [each.cell for each in self.scene.find(anchor.target) if each != without]
+            return area
+        direction, anchor = thing.relation
+        anchors = [t.cell for t in self.scene.find(anchor.target) if t != without]
         return frozenset(
             cell
-            for cell in range(9)
-            for anchor_cell in anchors
-            if anchor_cell is not None and is_in_direction(cell, direction, anchor_cell)
+            for cell, other in product(area, anchors)
+            if other is not None and is_in_direction(cell, direction, other)
         )
+
+    def _free_cells(self, thing: NounPhrase, without: Target | None = None) -> list[int]:
+        cells = self._cells(thing, without)
+        return [cell for cell in self.scene.free_cells() if cell in cells]
 
     def _is_implied(self, thing: NounPhrase) -> bool:
         """Whether it has to be drawn first: "paint a house blue", of a new picture."""
@@ -289,15 +287,8 @@ class InstructedEdits:
 
     def _found(self, thing: NounPhrase) -> list[Target]:
         """The things of the scene that a phrase may mean."""
-        found = [
-            target
-            for target in self.scene.find(thing.target)
-            if not thing.area or target.cell in thing.area
-        ]
-        if thing.relation is None:
-            return found
-        beside = self._beside(thing.relation)
-        return [target for target in found if target.cell in beside]
+        cells = self._cells(thing)
+        return [target for target in self.scene.find(thing.target) if target.cell in cells]
 
     def _change(
         self,
@@ -405,7 +396,3 @@ def _choose_place(keyed_random: KeyedRandom, attempt: int) -> Choose:
 def _source(edit: Edit) -> int | None:
     """The cell of the thing that an exact edit changes."""
     return edit.target.cell if isinstance(edit, Remove | Recolour | Move | Replace) else None
-
-
-def _name_of(target: Target) -> str:
-    return phrase_noun(target.kind, target.colour)

@@ -8,8 +8,17 @@ unsaid. `instructed_edits` carries the clauses out.
 import re
 from dataclasses import dataclass, field, replace
 
-from .instruction_words import AREAS, DIRECTIONS, Area, Token, area_of, is_undrawn, tokenize
-from .request_parser import RequestText, plurals
+from .request_parser import (
+    AREAS,
+    DIRECTIONS,
+    Area,
+    RequestText,
+    Token,
+    area_of,
+    is_undrawn,
+    plurals,
+    tokenize,
+)
 from .scene import Direction, Target
 
 _VERBS = ("draw", "add", "put", "remove", "paint", "turn", "move", "swap", "replace")
@@ -96,10 +105,6 @@ class Instructions:
     clauses: tuple[Clause, ...]
     unknown: tuple[str, ...] = ()
     undrawn: tuple[str, ...] = ()
-
-    @property
-    def not_understood(self) -> tuple[str, ...]:
-        return (*self.unknown, *self.undrawn)
 
     @property
     def background(self) -> str | None:

@@ -1,12 +1,14 @@
 """Everything the sketch world can draw: kinds of things, colours, backgrounds, places."""
 
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Any
 
 import yaml
 
 
+@cache
 def read_data(name: str) -> Any:
     """The content of a YAML file of this package."""
     return yaml.safe_load(resources.files(__package__).joinpath(f"{name}.yaml").read_text("utf-8"))

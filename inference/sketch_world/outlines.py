@@ -31,8 +31,8 @@ from .scene import (
     SetBackground,
     Target,
     Thing,
+    scene_after,
 )
-from .scene_edits import scene_after
 from .seeded_random import KeyedRandom
 from .story_catalog import CatalogStory, Values, choose_story, fill_text
 
@@ -143,7 +143,8 @@ def _outline_instructions(
         steps = ()
     title = "the changes to the given picture" if before else _contents(done.scene)
     remarks = tuple(done.remarks)
-    return Outline(title, steps, False, {}, instructions.not_understood, remarks, instructions)
+    not_drawn = (*instructions.unknown, *instructions.undrawn)
+    return Outline(title, steps, False, {}, not_drawn, remarks, instructions)
 
 
 def _contents(scene: Scene) -> str:
@@ -226,22 +227,14 @@ def _splittable(steps: Sequence[OutlineStep]) -> int | None:
 
     The two edits of an exchange stay together.
     """
-    sizes = [
-        sum(len(edit.things) if isinstance(edit, Create) else 1 for edit in step.edits)
-        for step in steps
-    ]
-    several = [
-        n
-        for n, step in enumerate(steps)
-        if sizes[n] > 1 and not all(isinstance(edit, Replace) for edit in step.edits)
-    ]
-    if several:
-        return several[0]
-    return (
-        0
-        if sizes[0] and isinstance(steps[0].edits[0], Create) and steps[0].edits[0].things
-        else None
-    )
+    for number, step in enumerate(steps):
+        size = sum(len(edit.things) if isinstance(edit, Create) else 1 for edit in step.edits)
+        if size > 1 and not all(isinstance(edit, Replace) for edit in step.edits):
+            return number
+    match steps[0].edits:
+        case (Create(things=(_, *_)), *_):
+            return 0
+    return None
 
 
 def _split(step: OutlineStep) -> list[OutlineStep]:

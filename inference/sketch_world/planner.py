@@ -15,8 +15,7 @@ from .outlines import Outline, outline_request
 from .perception import perceive_cached
 from .prompt_writer import choose_style, join_with_and, phrase_noun, with_article, write_prompt
 from .request_parser import RequestText
-from .scene import Move, Scene
-from .scene_edits import scene_after
+from .scene import Move, Scene, scene_after
 from .seeded_random import KeyedRandom
 from .settings import hashed_name
 

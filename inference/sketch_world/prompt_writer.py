@@ -28,8 +28,9 @@ from .scene import (
     SetBackground,
     Target,
     Thing,
+    interpretations,
+    scene_after,
 )
-from .scene_edits import interpretations, scene_after
 from .seeded_random import KeyedRandom
 
 KEEP_CLAUSE = "Keep everything else unchanged."

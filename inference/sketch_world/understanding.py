@@ -72,7 +72,7 @@ def unknown_phrases(text: RequestText, story: CatalogStory | None = None) -> Ite
         has_thing = any(mention.sort == "thing" for mention in said.mentions)
         is_known = any(mention.end == len(said.raw) for mention in said.mentions)
         is_activity = len(phrase) == 1 and len(head) > 4 and head.endswith(("ing", "ed"))
-        is_known = is_known or head in english().neutral or head in known
+        is_known = is_known or head in english("neutral") or head in known
         if not (has_thing or is_activity or is_known):
             yield " ".join(phrase)
 
@@ -98,13 +98,13 @@ def _refusal(text: RequestText, outline: Outline, unknown: Sequence[str]) -> str
 def _is_foreign(text: str) -> bool:
     """Whether it has more words that only other languages have than common ones of English."""
     words = set(re.findall(r"\w+", text))
-    foreign = {word for word in words if word in english().foreign or not word.isascii()}
-    return len(foreign) > len(words & english().separators)
+    foreign = {word for word in words if word in english("foreign") or not word.isascii()}
+    return len(foreign) > len(words & english("separators"))
 
 
 def _similar_requests(text: RequestText, unknown: Sequence[str]) -> list[str]:
     """Stories about a word of the request, then things spelled like one that is unknown."""
-    words = {word for word in text.words.split() if len(word) > 3} - english().separators
+    words = {word for word in text.words.split() if len(word) > 3} - english("separators")
     stories = [f"Show {title}" for title, own in _titles().items() if own & words]
     kinds = (get_close_matches(phrase.split()[-1], KINDS, 2, 0.75) for phrase in unknown)
     return [*stories, *(f"Draw {with_article(kind)}" for each in kinds for kind in each)][:3]
@@ -121,12 +121,12 @@ def _strange_pictures(images: Sequence[EncodedImage]) -> Iterator[str]:
 
 def _noun_phrases(raw: str) -> Iterator[tuple[str, ...]]:
     """Words between a word that introduces a noun and one that ends it."""
-    words, phrase, is_open = english(), list[str](), False
+    phrase, is_open = list[str](), False
     for word in [*_WORDS.findall(raw.lower().replace("<image>", " ")), "."]:
-        if word in words.separators or not word[0].isalpha():
+        if word in english("separators") or not word[0].isalpha():
             if phrase:
                 yield tuple(phrase)
-            phrase, is_open = [], word == "," or word in words.openers
+            phrase, is_open = [], word == "," or word in english("openers")
         elif is_open:
             phrase.append(word.removesuffix("'s"))
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from PIL import Image
 
 from inference.calls.hashing import stable_hash
+from inference.events import plan_rows
 from inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
-from inference.trajectory_recorder import plan_rows
 from schemas.prompts import PromptRow
 from schemas.trajectories import PlanRow
 from warehouse import EncodedImage

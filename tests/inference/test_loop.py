@@ -276,16 +276,6 @@ async def test_conditioning_all_is_limited_to_the_newest_images(home):
     assert generator_inputs(backends) == [[attempt.source_image] for attempt in attempts]
 
 
-async def test_rerun_makes_no_calls(tmp_path):
-    for rule in ("last", "all"):
-        generator, home = MultiReferenceGenerator(), Home(tmp_path / rule)
-        result, again = [
-            await run(home, roles(generator=generator), *STEPS, images=INPUTS, conditioning=rule)
-            for _ in range(2)
-        ]
-        assert again == result and len(generator.calls) == 3
-
-
 async def test_default_conditioning_changes_no_id_and_no_request_hash(home):
     assert "conditioning" not in LoopSettings().model_dump()
     assert LoopSettings(conditioning="all").model_dump()["conditioning"] == "all"

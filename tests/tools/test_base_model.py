@@ -10,7 +10,7 @@ from inference.backends import torch_cpu_shim
 from inference.sketch_world.object_catalog import KINDS, PLACES
 from inference.sketch_world.perception import perceive
 from inference.sketch_world.prompt_parser import parse
-from inference.sketch_world.scene_edits import carry_out
+from inference.sketch_world.scene import carry_out
 from tools.base_model.batches import Collator, pixels
 from tools.base_model.pretrain import pretrain
 from tools.base_model.pretraining_samples import (

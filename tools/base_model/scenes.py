@@ -26,9 +26,9 @@ from inference.sketch_world.scene import (
     Scene,
     SetBackground,
     Thing,
+    carry_out,
     edited_cell,
 )
-from inference.sketch_world.scene_edits import carry_out
 from inference.sketch_world.seeded_random import KeyedRandom, bernoulli, pick, random_by
 
 _MAX_THINGS = 6

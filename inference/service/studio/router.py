@@ -15,7 +15,7 @@ from schemas import BadImageError, FoundryError
 from warehouse import ImageStore
 from warehouse.images import UPLOAD_FORMATS
 
-from ...generation.html_export import generation_html, generation_markdown, generation_zip
+from ...generation.files import generation_html, generation_markdown, generation_zip
 from ...generation.requests import GenerationOptions
 from ...generation.trajectory_view import TrajectoryView
 from ...http.errors import APIError, not_found, unavailable

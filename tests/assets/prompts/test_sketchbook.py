@@ -20,8 +20,7 @@ from inference.sketch_world.object_catalog import COLOURS
 from inference.sketch_world.planner import write_plan
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.request_parser import RequestText
-from inference.sketch_world.scene import Scene
-from inference.sketch_world.scene_edits import at_random, carry_out
+from inference.sketch_world.scene import Scene, at_random, carry_out
 from inference.sketch_world.story_catalog import choose_story, load_stories
 from inference.sketch_world.understanding import scope
 from schemas.prompts import PromptRow

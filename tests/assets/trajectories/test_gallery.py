@@ -11,7 +11,7 @@ from PIL import Image, ImageColor
 from assets.core.plotting import BAD, small_png
 from assets.trajectories.contact_sheet import contact_sheet, write_showcase
 from assets.trajectories.trajectory_views import load_trajectories, newest_shards, pick_showcase
-from inference.generation.html_export import render_html
+from inference.generation.files import render_html
 from schemas import BadImageError, FoundryError
 from schemas.trajectories import ATTEMPTS, SCORES, TRAJECTORIES
 from tests.assets.curation.curated_world import TEXT_ONLY, World

@@ -12,8 +12,7 @@ from inference.sketch_world.object_catalog import PLACES
 from inference.sketch_world.planner import write_plan
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.renderer import render
-from inference.sketch_world.scene import Scene, make_cells
-from inference.sketch_world.scene_edits import at_random, carry_out
+from inference.sketch_world.scene import Scene, at_random, carry_out, make_cells
 from inference.sketch_world.understanding import scope
 from warehouse import EncodedImage
 

@@ -13,8 +13,7 @@ from inference.roles import Plan, PlanRequest
 from inference.sketch_world.grader import goals_of, plan_faults, plan_is_correct
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.renderer import render
-from inference.sketch_world.scene import Scene, Thing, make_cells
-from inference.sketch_world.scene_edits import carry_out
+from inference.sketch_world.scene import Scene, Thing, carry_out, make_cells
 from warehouse import EncodedImage
 
 PINK_FLOWER = PlanRequest("Show in five pictures how to grow a pink flower")

@@ -7,14 +7,21 @@ import numpy as np
 import pytest
 
 from inference.backends.sketch.backend import SketchPlanner
-from inference.roles import Plan, Planner, PlanRequest, UnusableAnswerError
-from inference.sketch_world.object_catalog import KINDS
+from inference.roles import Plan, PlanRequest, UnusableAnswerError
 from inference.sketch_world.outlines import is_achievable, outline_story
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.renderer import render
 from inference.sketch_world.request_parser import RequestText
-from inference.sketch_world.scene import Add, Create, Move, Scene, Thing
-from inference.sketch_world.scene_edits import at_random, carry_out, scene_after
+from inference.sketch_world.scene import (
+    Add,
+    Create,
+    Move,
+    Scene,
+    Thing,
+    at_random,
+    carry_out,
+    scene_after,
+)
 from inference.sketch_world.story_catalog import choose_story, load_stories
 from warehouse import EncodedImage
 
@@ -76,6 +83,8 @@ def test_requests_match_their_story_and_set_its_slots():
         ("rocket launch in pink please", "rocket-launch", Thing("rocket", "pink")),
         ("the kitten goes home", "walk-home", None),
         ("What happens when blue and yellow paint are mixed?", "mix-colors", None),
+        ("mix red and yellow paint", "mix-colors", Thing("heart", "orange")),
+        ("mix blue with red", "mix-colors", Thing("heart", "purple")),
     ]
     for text, story, thing in cases:
         assert choose_story(RequestText(text)) is STORIES[story]
@@ -103,11 +112,6 @@ def test_a_book_as_requested_format_is_not_drawn():
         assert "book" not in {thing.kind for thing in scene.cells.values()}
 
 
-def test_paint_colours_mix():
-    for text, mixed in (("mix red and yellow paint", "orange"), ("mix blue with red", "purple")):
-        assert Thing("heart", mixed) in final_scene(plan(text)).cells.values()
-
-
 def test_the_first_step_creates_and_the_others_edit():
     steps = plan("How to grow a red flower?").steps
     assert isinstance(parse(steps[0].prompt or "").edits[0], Create)
@@ -117,19 +121,10 @@ def test_the_first_step_creates_and_the_others_edit():
     assert all(step.instruction and step.step_name for step in steps)
 
 
-def test_requests_without_a_story_draw_the_things_they_name():
-    scene = final_scene(plan("Draw two red houses and a kitten by the sea"))
-    things = list(scene.cells.values())
-    assert scene.background == "sea"
-    assert things.count(Thing("house", "red")) == 2
-    assert Thing("cat", KINDS["cat"].default_colour) in things
-
-
 def test_requests_that_name_nothing_get_a_one_line_error():
     for text in ["", "xyzzy", "Prove Fermat's last theorem"]:
-        with pytest.raises(UnusableAnswerError) as error:
+        with pytest.raises(UnusableAnswerError, match=r"^nothing to draw in [^\n]*$"):
             plan(text)
-        assert "\n" not in str(error.value)
 
 
 def test_captions_only_if_requested():
@@ -252,10 +247,6 @@ def test_remaining_steps_cover_no_existing_things():
         assert len(scene.cells) == len(before.cells) + len(rest.steps)
 
 
-def test_reasoning_has_correct_articles():
-    assert "about how an orange flower grows" in plan("grow an orange flower").reasoning
-
-
 def test_named_things_are_added_to_an_image_of_no_story():
     before = Scene("room", {4: Thing("gift", "red")})
     rest = plan("Now draw a black cat and a candle <image>", before)
@@ -265,6 +256,5 @@ def test_named_things_are_added_to_an_image_of_no_story():
         plan("Now go on <image>", before)
 
 
-def test_the_adapter_is_a_planner():
-    assert isinstance(SketchPlanner(), Planner)
-    assert SketchPlanner().model == SketchPlanner().model
+def test_reasoning_has_correct_articles():
+    assert "about how an orange flower grows" in plan("grow an orange flower").reasoning

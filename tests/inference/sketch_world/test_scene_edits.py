@@ -1,8 +1,15 @@
 import numpy as np
 
 from inference.sketch_world.prompt_parser import parse
-from inference.sketch_world.scene import Scene, Thing, make_cells
-from inference.sketch_world.scene_edits import at_random, carry_out, closest_to, interpretations
+from inference.sketch_world.scene import (
+    Scene,
+    Thing,
+    at_random,
+    carry_out,
+    closest_to,
+    interpretations,
+    make_cells,
+)
 
 VILLAGE = Scene(
     "meadow", make_cells([(6, "house", "red"), (4, "cat", "orange"), (2, "sun", "yellow")])

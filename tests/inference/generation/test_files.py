@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from inference.events import TrajectoryFailed
-from inference.generation.html_export import generation_html, generation_markdown, generation_zip
+from inference.generation.files import generation_html, generation_markdown, generation_zip
 from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.generation.trajectory_view import StepView, TrajectoryView
