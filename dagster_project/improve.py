@@ -18,7 +18,7 @@ from assets.prompts.assets import shard_names, trajectory_shards
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.rounds import RoundPlan, record_plan, record_state, recorded_rounds, states
 from assets.rounds.assets import findings, rounds_settings, store_round
-from assets.rounds.failures import quotas_for
+from assets.rounds.failures import failure_rows, quotas_of
 from assets.rounds.results import blocked_round
 from schemas import FoundryError
 from schemas.rounds import ROUNDS, RoundRow
@@ -95,10 +95,10 @@ def _begin(foundry: FoundryResource, instance: dg.DagsterInstance) -> RoundPlan:
         critic=in_use.critic,
         began_at=datetime.now(UTC),
     )
-    good = settings.curation.critic.verdicts.accept_at_least
-    wanted = settings.prompts.quotas_by_failure
-    quotas = quotas_for(home, pack_name(settings), plan, wanted, good)
-    plan = plan.model_copy(update={"quotas": quotas})
+    if (wanted := settings.prompts.quotas_by_failure) is not None:
+        good = settings.curation.critic.verdicts.accept_at_least
+        rows = failure_rows(home, pack_name(settings), good)
+        plan = plan.model_copy(update={"quotas": quotas_of(rows, plan.agents, wanted)})
     record_plan(home, plan)
     return plan
 

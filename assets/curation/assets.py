@@ -25,7 +25,7 @@ from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
 from ..prompts.pack_loader import load_pack
 from . import figures
-from .critic_sets import build_critic_rl, build_critic_sft
+from .critic_sets import CriticSet, build_critic_rl, build_critic_sft
 from .exports.folder import read_card
 from .exports.publisher import FORMAT_VERSION, export_all
 from .planner_sets import build_planner_rl, build_planner_sft
@@ -148,18 +148,16 @@ def steps(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Mat
 
 @dg.asset(**CRITIC_SFT_SET.asset_args())
 def critic_sft(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows, dropped, verdicts = build_critic_sft(foundry.home, foundry.settings.curation)
-    metadata = _critic_metadata(foundry, dropped, verdicts)
+    made = build_critic_sft(foundry.home, foundry.settings.curation)
     balance = foundry.settings.curation.critic.balance_sft
-    return _record_set(CRITIC_SFT_SET, context, foundry, rows, metadata, balance=balance)
+    return _record_critic_set(CRITIC_SFT_SET, context, foundry, made, balance)
 
 
 @dg.asset(**CRITIC_RL_SET.asset_args())
 def critic_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows, dropped, verdicts = build_critic_rl(foundry.home, foundry.settings.curation)
-    metadata = _critic_metadata(foundry, dropped, verdicts)
+    made = build_critic_rl(foundry.home, foundry.settings.curation)
     balance = foundry.settings.curation.critic.balance_rl
-    return _record_set(CRITIC_RL_SET, context, foundry, rows, metadata, balance=balance)
+    return _record_critic_set(CRITIC_RL_SET, context, foundry, made, balance)
 
 
 @dg.asset(**CRITIC_DPO_SET.asset_args())
@@ -263,12 +261,18 @@ def _variance_plot(values: np.ndarray, theta: float | None, what: str) -> bytes:
     return figures.variance_histogram(edges.tolist(), counts.tolist(), theta, what)
 
 
-def _critic_metadata(
-    foundry: FoundryResource, dropped: dict[str, int], verdicts: list[dict[str, int]]
-) -> dict[str, Any]:
+def _record_critic_set(
+    declared: Node,
+    context: dg.AssetExecutionContext,
+    foundry: FoundryResource,
+    made: CriticSet,
+    balance: BalanceSettings,
+) -> dg.MaterializeResult:
+    rows, dropped, verdicts = made
     plot = figures.balance_by_iteration(verdicts)
-    return {
+    metadata = {
         "left_out": dropped,
         "agent_prompt": version_of(foundry.settings.curation.critic.agent_prompt),
         "balance": image_metadata(plot, "Verdicts by iteration, before and after balancing"),
     }
+    return _record_set(declared, context, foundry, rows, metadata, balance=balance)

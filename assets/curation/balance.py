@@ -7,86 +7,70 @@ seed and row, so the result depends neither on threads nor on row order. The has
 are all that has to be known of all rows at once.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from contextlib import closing
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
+from ..core.duckdb_session import open_session
 from .settings import BalanceSettings
 
-VerdictClass = tuple[int, bool]  # iteration and verdict
-RowHashes = dict[VerdictClass, np.ndarray]
-_HASH = "md5(concat_ws('/', {seed}, trajectory_id, step_number, iteration))"
+_MEMORY_LIMIT = "1GB"
 _MAX_COPIES = 3  # of a row, the original included
-_HASH_TYPE = "S16"  # bytes of a hash, without zeros at its end
-
-
-@dataclass(frozen=True)
-class ClassSize:
-    """How often the rows of an iteration and a verdict are in a set.
-
-    Args:
-        rows: of the class before balancing.
-        wanted: after it.
-        cutoff: rows whose hash (32 hex digits) is at most this have one copy more than the others.
-    """
-
-    rows: int
-    wanted: int
-    cutoff: str
-
-    @property
-    def copies(self) -> int:
-        """Copies of every row."""
-        return self.wanted // self.rows
+_HASH = "unhex(md5(concat_ws('/', {seed}, trajectory_id, step_number, iteration)))"
+_HASHES = pa.schema({"iteration": pa.int64(), "accepted": pa.bool_(), "hash": pa.binary()})
+# Rows whose hash is at most `cutoff` have one copy more than the others of their class.
+_SIZES = """
+    WITH classes AS (
+        SELECT iteration, accepted, count(*) AS rows, list_sort(list(hash)) AS hashes
+        FROM hashes GROUP BY ALL
+    ),
+    sized AS (
+        SELECT classes.*, coalesce(other.rows, 0) AS others, {wanted} AS wanted
+        FROM classes LEFT JOIN classes AS other
+        ON other.iteration = classes.iteration AND other.accepted <> classes.accepted
+    )
+    SELECT iteration, accepted, rows, wanted, wanted // rows AS copies,
+           coalesce(hashes[nullif(wanted % rows, 0)], ''::BLOB) AS cutoff
+    FROM sized ORDER BY iteration, accepted DESC
+"""
+_BALANCED = """
+    least(greatest(classes.rows, others), least(classes.rows, others) * {copies},
+          classes.rows * {copies})
+"""
 
 
 def row_hashes(
     connection: duckdb.DuckDBPyConnection, source: str, settings: BalanceSettings
-) -> RowHashes:
+) -> pa.Table:
     """The hashes of the rows of a table, which has the columns of the key and `accepted`."""
-    hashed = f"list(unhex({_HASH.format(seed=settings.seed)}))"
-    classes = connection.execute(f"SELECT iteration, accepted, {hashed} FROM {source} GROUP BY ALL")
-    return {
-        (iteration, accepted): np.array(hashes, _HASH_TYPE)
-        for iteration, accepted, hashes in classes.fetchall()
-    }
+    hashed = _HASH.format(seed=settings.seed)
+    sql = f"SELECT iteration, accepted, {hashed} AS hash FROM {source}"
+    return connection.sql(sql).to_arrow_table().cast(_HASHES)
 
 
-def class_sizes(
-    parts: Iterable[RowHashes], settings: BalanceSettings
-) -> dict[VerdictClass, ClassSize]:
-    """What the hashes of all rows give: see the settings."""
-    collected: dict[VerdictClass, list[np.ndarray]] = {}
-    for part in parts:
-        for verdict_class, hashes in part.items():
-            collected.setdefault(verdict_class, []).append(hashes)
-    counts = {each: sum(map(len, hashes)) for each, hashes in collected.items()}
-    return {
-        each: _class_size(hashes, counts[each], counts.get((each[0], not each[1]), 0), settings)
-        for each, hashes in collected.items()
-    }
+def class_sizes(parts: Iterable[pa.Table], settings: BalanceSettings) -> pa.Table:
+    """How often rows are in a set, by `iteration` and `accepted`, from the hashes of all rows.
+
+    Columns `rows` (before balancing), `wanted` (after it), `copies` (of every row) and `cutoff`.
+    """
+    copies = _MAX_COPIES if settings.mode == "up" else 1
+    wanted = "classes.rows" if settings.mode == "none" else _BALANCED.format(copies=copies)
+    with closing(open_session(_MEMORY_LIMIT, threads=pa.cpu_count())) as connection:
+        connection.register("hashes", pa.concat_tables([_HASHES.empty_table(), *parts]))
+        return connection.sql(_SIZES.format(wanted=wanted)).to_arrow_table()
 
 
 def select_copies(
     connection: duckdb.DuckDBPyConnection,
     source: str,
     target: str,
-    decided: Mapping[VerdictClass, ClassSize],
+    sizes: pa.Table,
     settings: BalanceSettings,
 ) -> None:
     """Create table `target`: the rows of `source` as often as was decided, by `copy_number`."""
-    columns = {
-        "iteration": [iteration for iteration, _ in decided],
-        "accepted": [accepted for _, accepted in decided],
-        "copies": [each.copies for each in decided.values()],
-        "cutoff": [each.cutoff for each in decided.values()],
-    }
-    kinds = (pa.int64(), pa.bool_(), pa.int64(), pa.string())
-    schema = pa.schema(zip(columns, kinds, strict=True))
-    connection.register("class_sizes", pa.table(columns, schema=schema))
+    connection.register("class_sizes", sizes.drop_columns(["rows", "wanted"]))
     hashed = _HASH.format(seed=settings.seed)
     connection.execute(
         f"""
@@ -98,37 +82,13 @@ def select_copies(
     )
 
 
-def verdict_counts(decided: Mapping[VerdictClass, ClassSize]) -> list[dict[str, int]]:
+def verdict_counts(sizes: pa.Table) -> list[dict[str, int]]:
     """Verdicts of every `iteration`: columns `{accepted,rejected}_{before,after}`."""
-    nothing = ClassSize(0, 0, "")
-    rows = []
-    for iteration in sorted({iteration for iteration, _ in decided}):
-        yes, no = (decided.get((iteration, verdict), nothing) for verdict in (True, False))
-        before = {"accepted_before": yes.rows, "rejected_before": no.rows}
-        after = {"accepted_after": yes.wanted, "rejected_after": no.wanted}
-        rows.append({"iteration": iteration, **before, **after})
-    return rows
-
-
-def _class_size(
-    hashes: list[np.ndarray], rows: int, others: int, settings: BalanceSettings
-) -> ClassSize:
-    wanted = _wanted(rows, others, settings)
-    if not (more := wanted % rows):
-        return ClassSize(rows, wanted, "")
-    return ClassSize(rows, wanted, _lowest(hashes, more))
-
-
-def _wanted(rows: int, others: int, settings: BalanceSettings) -> int:
-    """Rows after balancing, of a class of so many, where the other verdict has `others`."""
-    if settings.mode == "none":
-        return rows
-    copies = _MAX_COPIES if settings.mode == "up" else 1
-    return min(max(rows, others), min(rows, others) * copies, rows * copies)
-
-
-def _lowest(hashes: list[np.ndarray], count: int) -> str:
-    """The greatest of the `count` lowest hashes."""
-    in_order = np.concatenate(hashes)
-    in_order.sort()
-    return bytes(in_order[count - 1]).ljust(16, b"\0").hex()
+    counts: dict[int, dict[str, int]] = {}
+    columns = ("accepted_before", "rejected_before", "accepted_after", "rejected_after")
+    for row in sizes.to_pylist():
+        empty = {"iteration": row["iteration"], **dict.fromkeys(columns, 0)}
+        found = counts.setdefault(row["iteration"], empty)
+        verdict = "accepted" if row["accepted"] else "rejected"
+        found |= {f"{verdict}_before": row["rows"], f"{verdict}_after": row["wanted"]}
+    return [*counts.values()]

@@ -28,7 +28,7 @@ from .assets import (
     SEQUENCE_SET,
     STEP_SET,
 )
-from .set_columns import image_columns, images_sql, verdict_sql
+from .sources import image_columns, images_sql, verdict_sql
 
 _TRAIN_ONLY = (
     "No prompt (with `curation.split.unit: step`: no step) is in both SFT and RL, and nothing of a "

@@ -28,15 +28,7 @@ from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, SCORES, TRAJECTOR
 from warehouse import EncodedImage, Home, Lake
 
 from ..core.duckdb_session import add_text_function, count_reasons
-from .balance import (
-    ClassSize,
-    RowHashes,
-    VerdictClass,
-    class_sizes,
-    row_hashes,
-    select_copies,
-    verdict_counts,
-)
+from .balance import class_sizes, row_hashes, select_copies, verdict_counts
 from .settings import BalanceSettings, CurationSettings
 from .shards import Columns, ShardedLake, pack_rows, query_batches, shard_session, unpacked_rows
 
@@ -91,16 +83,9 @@ class _Rules:
 
     table: Table
     columns: str
+    balance: BalanceSettings
     verdict: str
     reasons: Mapping[str, str]
-
-    @property
-    def side(self) -> str:
-        return self.table.name.removeprefix("critic_")
-
-    def balance(self, settings: CurationSettings) -> BalanceSettings:
-        chosen: BalanceSettings = getattr(settings.critic, f"balance_{self.side}")
-        return chosen
 
 
 def build_critic_sft(
@@ -111,14 +96,14 @@ def build_critic_sft(
     Args:
         steps: rows of `steps` to use with their shards; None: the stored ones.
     """
-    verdicts = settings.critic.verdicts
-    if verdicts.sft == "scores":
-        return _build(home, settings, _Rules(CRITIC_SFT, _SFT_COLUMNS, _BY_SCORES, {}), steps)
-    reasons = _CONTRADICTED if verdicts.sft == "drop" else {}
-    reasons = reasons | {"no_rewrite": "NOT accepted AND NOT has_rewrite"}
-    if not verdicts.unproven_rewrites:
-        reasons["unproven_rewrite"] = "NOT accepted AND is_best"
-    return _build(home, settings, _Rules(CRITIC_SFT, _SFT_COLUMNS, "accepted", reasons), steps)
+    verdicts, verdict, reasons = settings.critic.verdicts, _BY_SCORES, dict[str, str]()
+    if verdicts.sft != "scores":
+        verdict, reasons = "accepted", dict(_CONTRADICTED) if verdicts.sft == "drop" else {}
+        reasons["no_rewrite"] = "NOT accepted AND NOT has_rewrite"
+        if not verdicts.unproven_rewrites:
+            reasons["unproven_rewrite"] = "NOT accepted AND is_best"
+    rules = _Rules(CRITIC_SFT, _SFT_COLUMNS, settings.critic.balance_sft, verdict, reasons)
+    return _build(home, settings, rules, steps)
 
 
 def build_critic_rl(
@@ -128,16 +113,17 @@ def build_critic_rl(
     source = settings.critic.verdicts.rl
     verdict = _BY_SCORES if source == "scores" else "accepted"
     reasons = _CONTRADICTED if source == "drop" else {}
-    return _build(home, settings, _Rules(CRITIC_RL, _RL_COLUMNS, verdict, reasons), steps)
+    rules = _Rules(CRITIC_RL, _RL_COLUMNS, settings.critic.balance_rl, verdict, reasons)
+    return _build(home, settings, rules, steps)
 
 
 def build_wrong_verdicts(home: Home, settings: CurationSettings, steps: pa.Table) -> CriticSet:
     """All attempts of some steps of RL whose verdict the scores contradict, with that of the
     scores, as rows of `critic_rl`; they are not balanced."""
-    unbalanced = settings.critic.model_copy(update={"balance_rl": BalanceSettings(mode="none")})
-    settings = settings.model_copy(update={"critic": unbalanced})
     reasons = {"agrees_with_scores": "NOT contradicted"}
-    return _build(home, settings, _Rules(CRITIC_RL, _RL_COLUMNS, _BY_SCORES, reasons), steps)
+    unbalanced = BalanceSettings(mode="none")
+    rules = _Rules(CRITIC_RL, _RL_COLUMNS, unbalanced, _BY_SCORES, reasons)
+    return _build(home, settings, rules, steps)
 
 
 def _build(
@@ -149,14 +135,14 @@ def _build(
         if chosen is None
         else ShardedLake.of_steps(home, settings, chosen)
     )
-    groups = curated.groups()
-    measures = [*curated.map_with_steps(_measure, groups, rules.side, rules)]
-    decided = class_sizes((each.hashes for each in measures), rules.balance(settings))
+    groups, side = curated.groups(), rules.table.name.removeprefix("critic_")
+    measures = [*curated.map(_measure, groups, rules, side=side)]
+    sizes = class_sizes((each.hashes for each in measures), rules.balance)
     canvas = store_canvas(home, settings, (each.first_image for each in measures))
-    parts = curated.map_with_steps(_rows, groups, rules.side, rules, decided, canvas)
+    parts = curated.map(_rows, groups, rules, sizes, canvas, side=side)
     dropped = sum((each.dropped for each in measures), Counter())
     rows = unpacked_rows(rules.table, parts)
-    return rows, dict(sorted(dropped.items())), verdict_counts(decided)
+    return rows, dict(sorted(dropped.items())), verdict_counts(sizes)
 
 
 @dataclass(frozen=True)
@@ -164,7 +150,7 @@ class _Measures:
     """What balance and canvas follow from, of some shards."""
 
     dropped: Counter[str]
-    hashes: RowHashes
+    hashes: pa.Table
     first_image: str | None
 
 
@@ -174,7 +160,7 @@ def _measure(
     connection = shard_session(lake, settings, shards, _JUDGED, opinions=True)
     _create_candidates(connection, steps, rules, settings)
     dropped = Counter(count_reasons(connection, "judged"))
-    hashes = row_hashes(connection, "candidates", rules.balance(settings))
+    hashes = row_hashes(connection, "candidates", rules.balance)
     return _Measures(dropped, hashes, first_generated_image(connection))
 
 
@@ -182,14 +168,14 @@ def _rows(
     lake: Lake,
     settings: CurationSettings,
     rules: _Rules,
-    decided: Mapping[VerdictClass, ClassSize],
+    sizes: pa.Table,
     canvas: str,
     shards: list[str],
     steps: pa.Table,
 ) -> bytes:
     connection = shard_session(lake, settings, shards, _WITH_TEXTS, opinions=True)
     _create_candidates(connection, steps, rules, settings)
-    select_copies(connection, "candidates", "selection", decided, rules.balance(settings))
+    select_copies(connection, "candidates", "selection", sizes, rules.balance)
     version = add_critic_texts(connection, settings.critic.agent_prompt)
     sql = _rows_sql(f"{rules.columns}, {_DECIDED_BY}, {version}", canvas)
     return pack_rows(rules.table, query_batches(connection, sql))

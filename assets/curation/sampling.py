@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from inference.calls.hashing import stable_hash
 
 from ..core.duckdb_session import open_session
-from .set_columns import distinct_sql, verdict_sql
 from .settings import BalanceSettings
+from .sources import distinct_sql, verdict_sql
 
 _MEMORY_LIMIT = "1GB"
 _CODEC = pa.ipc.IpcWriteOptions(compression="lz4")

@@ -18,18 +18,17 @@ import pyarrow.compute as pc
 
 from schemas import Table
 from schemas.curation import STEPS
-from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, REVIEWS, SCORES, TRAJECTORIES
+from schemas.trajectories import ATTEMPTS, PLANS, REVIEWS, SCORES, TRAJECTORIES
 from warehouse import Home, Lake
 from warehouse.partition_index import PartitionIndex
 
 from ..core.duckdb_session import open_session
-from ..core.shard_map import Group, Result, ShardMap
+from ..core.shard_map import Result, ShardMap
 from ..prompts.rounds import rounds_of_shards
-from ..reviews.opinions import ReviewShare, add_opinions, review_shares, without_opinions
+from ..reviews.opinions import add_opinions, shard_shares
 from .settings import CurationSettings
 
 GROUP_ROWS = 25_000  # attempts that are in memory at a time
-_REVIEWED = (*ATTEMPT_KEY, "shard", "image")  # of attempts, for opinions
 _MEMORY_LIMIT = "250MB"  # of DuckDB in a worker; beyond it spills
 _BATCH_ROWS = 2_000
 _STEPS_READ = 50_000  # rows of `steps` at a time
@@ -69,13 +68,9 @@ class ShardedLake:
         tables = (PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
         names = {name for table in tables for name in home.lake.partitions(table)}
         names -= rounds_of_shards(home, names).keys()
-        curated = cls(home.lake, settings, tuple(sorted(names)), ShardMap(home.lake))
-        share = settings.reviews.share if settings.reviews else 0.0
-        return curated._without(_held_back(curated, share)) if share else curated
-
-    def _without(self, held_back: set[str]) -> "ShardedLake":
-        shards = tuple(name for name in self.shards if name not in held_back)
-        return replace(self, shards=shards)
+        if settings.reviews and (share := settings.reviews.share):
+            names -= {each.shard for each in shard_shares(home) if each.is_held_back(share)}
+        return cls(home.lake, settings, tuple(sorted(names)), ShardMap(home.lake))
 
     def groups(self) -> list[list[str]]:
         """The shards in order, in groups of about `GROUP_ROWS` attempts."""
@@ -86,28 +81,22 @@ class ShardedLake:
         return {shard: self.lake.rows(table, shard) for shard in self.shards}
 
     def map(
-        self, function: Callable[..., Result], groups: Sequence[list[str]], *arguments: Any
-    ) -> Iterator[Result]:
-        """`function(lake, settings, *arguments, shards)` of every group, in parallel."""
-        return self._map(function, ((shards,) for shards in groups), len(groups), *arguments)
-
-    def map_with_steps(
         self,
         function: Callable[..., Result],
         groups: Sequence[list[str]],
-        side: str,
         *arguments: Any,
+        side: str | None = None,
     ) -> Iterator[Result]:
-        """As `map`, and last a group's steps of a side (sft or rl): key and best iteration."""
-        return self._map(function, self._with_steps(groups, side), len(groups), *arguments)
+        """`function(lake, settings, *arguments, shards)` of every group, in parallel.
 
-    def _map(
-        self, function: Callable[..., Result], groups: Iterable[Group], count: int, *arguments: Any
-    ) -> Iterator[Result]:
+        Args:
+            side: sft or rl: a last argument is a group's steps of it: key and best iteration.
+        """
         # Workers only read, for which the index, an open database, is not needed.
         lake = Lake(self.lake.storage, PartitionIndex(None))
         call = partial(function, lake, self.settings, *arguments)
-        return self.shard_map.map(call, groups, count)
+        each = self._with_steps(groups, side) if side else ((shards,) for shards in groups)
+        return self.shard_map.map(call, each, len(groups))
 
     def _with_steps(
         self, groups: Sequence[list[str]], side: str
@@ -154,19 +143,16 @@ def shard_session(
     """A private database with some columns of some tables.
 
     Args:
-        opinions: also with the views of `add_opinions`, empty unless the settings use them.
+        opinions: also with the views of `add_opinions`, without rows unless the settings use them.
     """
     connection = open_session(_MEMORY_LIMIT, threads=pa.cpu_count())
     for table, names in columns.items():
-        reviewed = _REVIEWED if table is ATTEMPTS and opinions and settings.uses_reviews else ()
-        rows = lake.read(table, shards, list(dict.fromkeys((*names, *reviewed))))
-        connection.register(table.name, rows)
+        connection.register(table.name, lake.read(table, shards, names))
     pa.default_memory_pool().release_unused()
-    if opinions and settings.uses_reviews:
-        connection.register(REVIEWS.name, lake.read(REVIEWS, shards))
+    if opinions:
+        reviewed = shards if settings.uses_reviews else []
+        connection.register(REVIEWS.name, lake.read(REVIEWS, reviewed))
         add_opinions(connection)
-    elif opinions:
-        without_opinions(connection)
     return connection
 
 
@@ -190,17 +176,3 @@ def unpacked_rows(table: Table, parts: Iterable[bytes]) -> pa.RecordBatchReader:
     """The rows of `pack_rows`, part by part, while the reader is read."""
     batches = chain.from_iterable(map(pa.ipc.open_stream, parts))
     return pa.RecordBatchReader.from_batches(table.arrow_schema, batches)
-
-
-def _held_back(curated: ShardedLake, share: float) -> set[str]:
-    """Shards of which too little is reviewed."""
-    shares = chain.from_iterable(curated.map(_review_shares, curated.groups()))
-    return {each.shard for each in shares if each.is_held_back(share)}
-
-
-def _review_shares(lake: Lake, settings: CurationSettings, shards: list[str]) -> list[ReviewShare]:
-    connection = open_session(_MEMORY_LIMIT, threads=pa.cpu_count())
-    connection.register(ATTEMPTS.name, lake.read(ATTEMPTS, shards, _REVIEWED))
-    connection.register(REVIEWS.name, lake.read(REVIEWS, shards))
-    add_opinions(connection)
-    return review_shares(connection)

@@ -1,11 +1,13 @@
-"""The rows that a trainer gets of a set, by their origin: sources, each with a weight.
+"""The rows of a training set: what their columns mean, and where a trainer gets them from.
 
-The lineage trains on its own set and on imports, as `curation.exports.mix` says; a round on rows
-of the table `round_rows`, whose weights are a column. A weight says how often a row occurs: 1 once,
-0.5 half of the rows, 2 every row twice.
+Sources have weights. The lineage trains on its own set and on imports, as `curation.exports.mix`
+says; a round on rows of the table `round_rows`, whose weights are a column. A weight says how often
+a row occurs: 1 once, 0.5 half of the rows, 2 every row twice.
+
+Functions named `_sql` return an expression or a query of DuckDB over the columns of a set.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -19,10 +21,54 @@ from inference.calls.hashing import content_digest, unit_interval
 from schemas import FoundryError, Table
 from schemas.curation import CRITIC_RL, IMPORTS
 from schemas.rounds import ROUND_ROWS
+from schemas.trajectories import ATTEMPT_KEY
 from warehouse import Home
 from warehouse.lake import ALL
 
 from .settings import OURS, CurationSettings
+
+_IMAGES = ("images", "input_images", "origin_image", "edited_image")
+
+
+def image_columns(table: Table) -> tuple[str, ...]:
+    """Columns with sha256 of images: one list of them, or one column an image."""
+    return tuple(name for name in _IMAGES if name in table.columns)
+
+
+def images_of(row: Mapping[str, Any]) -> list[str]:
+    """A row's images (sha256) in the order of their placeholders."""
+    if "origin_image" in row:
+        return [row["origin_image"], row["edited_image"]]
+    return list(row["images"] if "images" in row else row["input_images"])
+
+
+def images_sql(columns: Iterable[str]) -> str:
+    """The same in SQL."""
+    return "[origin_image, edited_image]" if "origin_image" in columns else "images"
+
+
+def verdict_sql(columns: Iterable[str]) -> str:
+    """The verdict that a row teaches; NULL: it is not a critic's."""
+    if "evaluation" in columns:
+        return "evaluation.success"
+    return "accepted" if "accepted" in columns else "NULL::BOOLEAN"
+
+
+def content_sql(columns: Iterable[str]) -> str:
+    """A hash of what a model reads and learns from a row."""
+    return f"md5(concat_ws(' ', messages::VARCHAR, {images_sql(columns)}::VARCHAR))"
+
+
+def distinct_sql(table: str, columns: Iterable[str], order: str) -> str:
+    """The rows whose content no earlier row has, and their copies by balancing, which have the same
+    `original`."""
+    original = f"concat_ws('/', {', '.join(ATTEMPT_KEY)})" if "iteration" in columns else "row_id"
+    return f"""
+        SELECT *, {original} AS original FROM {table}
+        QUALIFY original = first_value(original) OVER (
+            PARTITION BY {content_sql(columns)} ORDER BY {order}
+        )
+    """
 
 
 @dataclass(frozen=True)
@@ -91,12 +137,10 @@ class TrainingSources:
     def imported_count(self, table: Table) -> int:
         """Imported rows that are mixed into a set, by their weights; missing imports have none."""
         return sum(
-            copies(row_id, each.weight)
+            copies(row["row_id"], each.weight)
             for each in self.of(table)
             if each.table is IMPORTS
-            for row_id in self.home.lake.read(IMPORTS, [each.name], ["row_id"])[
-                "row_id"
-            ].to_pylist()
+            for row in self.home.lake.read(IMPORTS, [each.name], ["row_id"]).to_pylist()
         )
 
     def hash(self, table: Table) -> str | None:
@@ -106,20 +150,20 @@ class TrainingSources:
         return self.home.lake.content_hash(ROUND_ROWS, round_partition(self.round, table))
 
     def mix(self, tables: Sequence[Table]) -> dict[str, dict[str, list[Any]]]:
-        """Weight and content hash of every source, of the sets that are not the lineage's alone."""
+        """Weight and content hash of every source, of the sets that are not the lineage's alone.
+
+        The hash of the lineage's own set is apart: None.
+        """
         mixed = {table.name: self.of(table) for table in tables if self.round is None}
+        hashes = self.home.lake.content_hashes(IMPORTS)
         return {
-            name: {each.name: [each.weight, self._import_hash(each)] for each in sources}
+            name: {
+                each.name: [each.weight, hashes.get(each.name) if each.table is IMPORTS else None]
+                for each in sources
+            }
             for name, sources in mixed.items()
             if [(each.name, each.weight) for each in sources] != [(OURS, 1)]
         }
-
-    def imports(self, tables: Sequence[Table]) -> list[str]:
-        """The imports of some sets in words: name, origin, licence, rows, weight."""
-        return [
-            "{import} ({source}; licence: {licence}; {rows} rows, weight {weight:g})".format(**each)
-            for each in self.import_origins(tables)
-        ]
 
     def import_origins(self, tables: Sequence[Table]) -> Iterator[dict[str, Any]]:
         """`import`, `set`, `rows`, `weight`, `source` and `licence` of every import that has a
@@ -144,12 +188,6 @@ class TrainingSources:
         [kind] = set(lake.read(IMPORTS, [name], ["kind"])["kind"].to_pylist())
         if kind != table.name:
             raise FoundryError(f"{setting}: import {name} has rows of {kind}")
-
-    def _import_hash(self, source: Source) -> str | None:
-        """None for the lineage's own set, whose hash is apart."""
-        if source.table is not IMPORTS:
-            return None
-        return self.home.lake.content_hash(IMPORTS, source.partition)
 
     def _set_columns(self, row: dict[str, Any], table: Table) -> dict[str, Any]:
         """A row of an import or a round in the columns of its set, as far as exports use them."""

@@ -232,8 +232,10 @@ def _report(
     theta: float | None,
     scores: list[dict[str, float]],
 ) -> StepsReport:
-    splits = _count_splits(measures.steps["unit_variance"].to_numpy(), theta)
-    splits["none"] = measures.retained - splits.total()
+    unit_variance = measures.steps["unit_variance"].to_numpy()
+    sft = 0 if theta is None else int(np.sum(unit_variance <= theta))
+    rl = len(unit_variance) - sft
+    splits = {"sft": sft, "rl": rl, "none": measures.retained - sft - rl}
     return StepsReport(
         dropped=dict(sorted(measures.dropped.items())),
         splits={side: count for side, count in splits.items() if count},
@@ -243,11 +245,3 @@ def _report(
         unit_variance=measures.units["unit_variance"].to_numpy(),
         scores=scores,
     )
-
-
-def _count_splits(unit_variance: np.ndarray, theta: float | None) -> Counter[str]:
-    """Steps by side, as `_split_sql` decides."""
-    if theta is None:
-        return Counter()
-    sft = int(np.sum(unit_variance <= theta))
-    return Counter(sft=sft, rl=len(unit_variance) - sft)

@@ -13,12 +13,11 @@ from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, REVIEWS, SCORES
 from warehouse import Home
 
 from ..core.checks import blocking_checks
-from ..core.duckdb_session import duckdb_session
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
 from ..core.node import Node
 from ..core.statistics import Agreement, agreement
-from .opinions import ReviewShare, add_opinions, review_shares
+from .opinions import ReviewShare, add_opinions, shard_shares
 
 
 def _stored(foundry: FoundryResource) -> list[str | None]:
@@ -56,13 +55,6 @@ def reviews(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
         "shards": table_metadata(shares_table(shard_shares(foundry.home), settings.reviews.share))
     }
     return REVIEW_SET.describe(context, foundry, rows, metadata)
-
-
-def shard_shares(home: Home) -> list[ReviewShare]:
-    """How much of every shard is reviewed."""
-    with duckdb_session(home) as connection:
-        add_opinions(connection)
-        return review_shares(connection)
 
 
 def shares_table(shares: Iterable[ReviewShare], required: float) -> list[dict[str, object]]:
@@ -166,10 +158,9 @@ def evaluation_metadata(
 
 
 def _cells(found: Agreement | None) -> dict[str, str]:
-    share, kappa = (found.share, found.kappa) if found else (None, None)
     return {
-        "share [95 %]": "–" if share is None else format(share),
-        "kappa [95 %]": "–" if kappa is None else format(kappa),
+        "share [95 %]": "–" if not found or found.share is None else format(found.share),
+        "kappa [95 %]": "–" if not found or found.kappa is None else format(found.kappa),
         "without an opinion": "–" if found is None else f"{found.unscored:.1%}",
     }
 

@@ -4,14 +4,15 @@ Only reviews count that are their reviewer's newest, and whose images are still 
 attempts. Reviewers who disagree are a vote; a tie is no opinion.
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import duckdb
-import pyarrow as pa
 
 from inference.review_log import CURRENT_REVIEWS, USER_REQUESTS
-from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, REVIEWS
+from schemas.trajectories import ATTEMPT_KEY
+from warehouse import Home
+
+from ..core.duckdb_session import duckdb_session
 
 _ATTEMPT = ", ".join(ATTEMPT_KEY)
 _VIEWS = f"""
@@ -39,7 +40,6 @@ _VIEWS = f"""
            END AS earlier_is_better
     FROM valid_reviews WHERE kind = 'preference' GROUP BY {_ATTEMPT}, other_iteration;
 """
-_NAMES = ("person_verdicts", "person_prompts", "person_preferences")
 _SHARES = f"""
     SELECT shard, count(*) AS attempts, count(reviewers) AS reviewed
     FROM attempts LEFT JOIN person_verdicts USING (trajectory_id, step_number, iteration, shard)
@@ -58,23 +58,6 @@ def add_opinions(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(_VIEWS)
 
 
-def without_opinions(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the same views, empty, without reading any table."""
-    for name, rows in _empty_opinions().items():
-        connection.register(f"no_{name}", rows)
-        # By this condition DuckDB knows that no join with it is needed.
-        connection.execute(f"CREATE TEMP VIEW {name} AS FROM no_{name} WHERE false")
-
-
-@cache
-def _empty_opinions() -> dict[str, pa.Table]:
-    with duckdb.connect() as connection:
-        for table in (ATTEMPTS, REVIEWS):
-            connection.register(table.name, table.arrow_schema.empty_table())
-        add_opinions(connection)
-        return {name: connection.table(name).to_arrow_table() for name in _NAMES}
-
-
 class ReviewShare(NamedTuple):
     """How much of a shard is reviewed: a number of attempts, and of those with a verdict."""
 
@@ -87,6 +70,8 @@ class ReviewShare(NamedTuple):
         return self.reviewed < share * self.attempts
 
 
-def review_shares(connection: duckdb.DuckDBPyConnection) -> list[ReviewShare]:
-    """Of every shard that can be reviewed. Needs the views of opinions."""
-    return [ReviewShare(*row) for row in connection.sql(_SHARES).fetchall()]
+def shard_shares(home: Home) -> list[ReviewShare]:
+    """How much of every shard that can be reviewed is."""
+    with duckdb_session(home) as connection:
+        add_opinions(connection)
+        return [ReviewShare(*row) for row in connection.sql(_SHARES).fetchall()]

@@ -5,12 +5,12 @@
 
 import asyncio
 from collections import Counter
-from typing import Any
+from typing import Any, get_args
 
 import dagster as dg
 
 from schemas import FoundryError
-from schemas.rounds import FAILURES, ROUND_ROWS, ROUNDS, RoundRow
+from schemas.rounds import FAILURES, ROUND_ROWS, ROUNDS, FailureKind, RoundRow
 from schemas.trajectories import MODEL_CALLS
 
 from ..core.checks import blocking_checks
@@ -19,11 +19,12 @@ from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
 from ..curation.sources import TrainingSources, round_partition
+from ..evaluation.grading import has_exact_grader
 from ..evaluation.items import pack_name, promotion_benchmark
 from ..prompts.rounds import RoundPlan, record_state, recorded_rounds, states
 from .data import SETS, RoundSets
 from .failures import failure_rows
-from .plan_retries import RetriedPlans, check_plan_retries, plan_sampler, retry_plans
+from .plan_retries import retry_plans
 from .results import finished_round, rounds_plot
 from .safeguards import SafeguardResult, few_duplicates, heldout_free, not_collapsed
 from .settings import RoundsSettings
@@ -90,7 +91,9 @@ FAILURE_REPORT = Node(
 @dg.asset(**ROUND_DATA.asset_args())
 def round_data(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     plan, settings = _open_round(foundry), rounds_settings(foundry)
-    retried = _retried_plans(context, foundry, plan)
+    retried = None
+    if tries := settings.plan_retries:
+        retried = asyncio.run(retry_plans(foundry, plan, tries, progress_of(context)))
     counts = RoundSets(foundry, plan, settings, retried.rows if retried else ()).build()
     rows = [{"data set": name, **by_source} for name, by_source in counts.items()]
     sources = TrainingSources(foundry.home, foundry.settings.curation, plan.number)
@@ -107,16 +110,6 @@ def round_data(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
         metadata |= model_call_costs(retried.calls)
     written = {ROUND_ROWS.name: sum(map(Counter.total, counts.values()))}
     return ROUND_DATA.describe(context, foundry, written, metadata)
-
-
-def _retried_plans(
-    context: dg.AssetExecutionContext, foundry: FoundryResource, plan: RoundPlan
-) -> RetriedPlans | None:
-    """What asking the planner again gave; None where the profile does not want it."""
-    if not (tries := rounds_settings(foundry).plan_retries):
-        return None
-    sampler, progress = plan_sampler(foundry, plan), progress_of(context)
-    return asyncio.run(retry_plans(foundry, plan, sampler, tries, progress))
 
 
 @dg.multi_asset_check(
@@ -171,11 +164,6 @@ def failures(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
     good = foundry.settings.curation.critic.verdicts.accept_at_least
     rows = failure_rows(foundry.home, pack_name(foundry.settings), good)
     worst = sorted(rows, key=lambda row: -row.low)
-    shown = [
-        row
-        for kind in ("category", "wording", "skill")
-        for row in [each for each in worst if each.kind == kind][:_MOST_SHOWN]
-    ]
     cells = [
         {
             "kind": row.kind,
@@ -185,7 +173,8 @@ def failures(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
             "failed": f"{row.failures} of {row.count}",
             "rate": f"{row.rate:.2f} [{row.low:.2f}, {row.high:.2f}]",
         }
-        for row in shown
+        for kind in get_args(FailureKind)
+        for row in [each for each in worst if each.kind == kind][:_MOST_SHOWN]
     ]
     metadata = {"worst": table_metadata(cells)}
     return FAILURE_REPORT.record(context, foundry, {FAILURES: rows}, metadata)
@@ -213,13 +202,18 @@ def rounds_settings(foundry: FoundryResource) -> RoundsSettings:
     Raises:
         FoundryError: it has none, or one that does not fit its pack.
     """
-    if foundry.settings.rounds is None:
+    profile = foundry.settings
+    if profile.rounds is None:
         raise FoundryError(
-            f"profile {foundry.settings.name} has no section rounds: add `rounds: {{}}`, or use a "
+            f"profile {profile.name} has no section rounds: add `rounds: {{}}`, or use a "
             "profile that has it"
         )
-    check_plan_retries(foundry)
-    return foundry.settings.rounds
+    if profile.rounds.plan_retries and not has_exact_grader(profile):
+        raise FoundryError(
+            f"profile {profile.name}: rounds.plan_retries needs to know which plans are right, and "
+            f"pack {profile.pack} has no exact grader: set it to 0"
+        )
+    return profile.rounds
 
 
 def _open_round(foundry: FoundryResource) -> RoundPlan:

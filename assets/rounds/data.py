@@ -36,9 +36,16 @@ from ..core.foundry import FoundryResource
 from ..curation.critic_sets import build_critic_rl, build_critic_sft, build_wrong_verdicts
 from ..curation.exports.publisher import export
 from ..curation.planner_sets import build_planner_sft, plan_rows
-from ..curation.set_columns import content_sql, distinct_sql, images_sql, verdict_sql
 from ..curation.settings import CurationSettings
-from ..curation.sources import copies, round_partition, round_rows
+from ..curation.sources import (
+    content_sql,
+    copies,
+    distinct_sql,
+    images_sql,
+    round_partition,
+    round_rows,
+    verdict_sql,
+)
 from ..curation.steps import build_steps
 from ..evaluation.grading import has_exact_grader
 from ..prompts.rounds import RoundPlan, recorded_rounds
@@ -171,13 +178,16 @@ class RoundSets:
     def _with_origins(self, new: pa.Table, failures: pa.Table | None = None) -> pa.Table:
         """Both, failures first, with columns `origin`, `weight` and `position`."""
         failed = new.slice(0, 0) if failures is None else failures
-        weight = self.rounds.failure_weight
+        repeated = [copies(i, self.rounds.failure_weight) for i in failed["row_id"].to_pylist()]
         rows = pa.concat_tables([failed, new])
-        weights = [copies(row_id, weight) for row_id in failed["row_id"].to_pylist()]
-        origins = ["failure"] * failed.num_rows + ["new"] * new.num_rows
-        rows = rows.append_column("origin", pa.array(origins, pa.string()))
-        rows = rows.append_column("weight", pa.array([*weights, *[1] * new.num_rows], pa.int64()))
-        return rows.append_column("position", pa.array(range(rows.num_rows), pa.int64()))
+        added = {
+            "origin": pa.array(["failure"] * failed.num_rows + ["new"] * new.num_rows, pa.string()),
+            "weight": pa.array(repeated + [1] * new.num_rows, pa.int64()),
+            "position": pa.array(range(rows.num_rows), pa.int64()),
+        }
+        for name, values in added.items():
+            rows = rows.append_column(name, values)
+        return rows
 
     def _rows(self, table: Table, made: pa.Table) -> pa.Table:
         """The set: what is new of the rows that were made, balanced, and older rows."""

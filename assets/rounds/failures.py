@@ -10,35 +10,35 @@ from warehouse import Home
 from ..core.duckdb_session import duckdb_session
 from ..core.statistics import wilson_interval
 from ..evaluation.items import promotion_benchmark
-from ..prompts.rounds import Quotas, RoundPlan
+from ..prompts.rounds import Quotas
 from ..prompts.settings import FailureQuotaSettings
 
-_STEPS = """
-    CREATE TEMP TABLE step_outcomes AS
-    SELECT trajectory_id, step_number, any_value(critic) AS critic,
-           bool_or(chosen AND overall < $good) OR NOT bool_or(chosen AND accepted) AS failed
-    FROM attempts LEFT JOIN scores USING (trajectory_id, step_number, iteration)
-    GROUP BY ALL;
-    CREATE TEMP TABLE planners AS
-    SELECT prompt_id, any_value(planner) AS planner FROM plans GROUP BY 1;
-    CREATE TEMP TABLE critics AS
-    SELECT trajectory_id, any_value(critic) AS critic, bool_or(failed) AS failed
-    FROM step_outcomes GROUP BY 1;
-    CREATE TEMP TABLE outcomes AS
-    SELECT 'trajectories' AS source, coalesce(planner, 'none') AS planner,
-           coalesce(critic, 'none') AS critic, category, template_id,
-           status <> 'complete' OR coalesce(failed, true) AS failed
-    FROM trajectories JOIN prompts USING (prompt_id) LEFT JOIN planners USING (prompt_id)
-    LEFT JOIN critics USING (trajectory_id)
-    WHERE split = 'train'
-    UNION ALL
-    SELECT 'evaluation', planner, critic, category, template_id, min(value) < 1
-    FROM evaluations JOIN prompts ON item_id = prompts.prompt_id
-    WHERE benchmark = $benchmark AND metric = 'final_success'
-        AND variant IN ('full_rl', 'full_sft', 'promoted') AND training_seed IS NULL
-    GROUP BY planner, critic, category, template_id, item_id
-"""
 _RATES = """
+    WITH step_outcomes AS (
+        SELECT trajectory_id, step_number, any_value(critic) AS critic,
+               bool_or(chosen AND overall < $good) OR NOT bool_or(chosen AND accepted) AS failed
+        FROM attempts LEFT JOIN scores USING (trajectory_id, step_number, iteration)
+        GROUP BY ALL
+    ),
+    planners AS (SELECT prompt_id, any_value(planner) AS planner FROM plans GROUP BY 1),
+    critics AS (
+        SELECT trajectory_id, any_value(critic) AS critic, bool_or(failed) AS failed
+        FROM step_outcomes GROUP BY 1
+    ),
+    outcomes AS (
+        SELECT 'trajectories' AS source, coalesce(planner, 'none') AS planner,
+               coalesce(critic, 'none') AS critic, category, template_id,
+               status <> 'complete' OR coalesce(failed, true) AS failed
+        FROM trajectories JOIN prompts USING (prompt_id) LEFT JOIN planners USING (prompt_id)
+        LEFT JOIN critics USING (trajectory_id)
+        WHERE split = 'train'
+        UNION ALL
+        SELECT 'evaluation', planner, critic, category, template_id, min(value) < 1
+        FROM evaluations JOIN prompts ON item_id = prompts.prompt_id
+        WHERE benchmark = $benchmark AND metric = 'final_success'
+            AND variant IN ('full_rl', 'full_sft', 'promoted') AND training_seed IS NULL
+        GROUP BY planner, critic, category, template_id, item_id
+    )
     SELECT source, planner, critic, 'category' AS kind, category AS name, count(*) AS count,
            count(*) FILTER (failed) AS failures
     FROM outcomes GROUP BY ALL
@@ -59,12 +59,9 @@ _RATES = """
 
 def failure_rows(home: Home, pack: str, accept_at_least: float) -> list[FailureRow]:
     """Rates of failure of all agents, by category, wording and skill."""
-    connection = duckdb_session(home)
     values = {"good": accept_at_least, "benchmark": promotion_benchmark(pack)}
-    for sql in _STEPS.split(";"):
-        connection.execute(sql, {k: v for k, v in values.items() if f"${k}" in sql})
     rows = []
-    for record in connection.sql(_RATES).to_arrow_table().to_pylist():
+    for record in duckdb_session(home).sql(_RATES, params=values).to_arrow_table().to_pylist():
         failures, count = record["failures"], record["count"]
         low, high = wilson_interval(failures, count)
         rows.append(FailureRow(**record, rate=failures / count, low=low, high=high))
@@ -120,12 +117,3 @@ def bounded_weights(
         middle = (low + high) / 2
         low, high = (middle, high) if sum(weights(middle).values()) < len(rates) else (low, middle)
     return {name: round(weight, 6) for name, weight in weights(high).items()}
-
-
-def quotas_for(
-    home: Home, pack: str, plan: RoundPlan, settings: FailureQuotaSettings | None, good: float
-) -> Quotas:
-    """The quotas of a round that begins now; none unless the profile has them."""
-    if settings is None:
-        return Quotas()
-    return quotas_of(failure_rows(home, pack, good), plan.agents, settings)

@@ -29,13 +29,11 @@ from inference.roles import (
     qualified_name,
 )
 from inference.sketch_world.grader import SketchGrader
-from schemas import FoundryError
 from schemas.prompts import PromptRow
 from schemas.trajectories import MODEL_CALLS, PLANS, ModelCallRow, PlanRow
 from training.registry import CheckpointRegistry
 
 from ..core.foundry import FoundryResource
-from ..evaluation.grading import has_exact_grader
 from ..prompts.rounds import RoundPlan, limits_of_shard
 
 ASSET = "round_data"  # in whose journals and ledger the calls are
@@ -59,35 +57,17 @@ class RetriedPlans:
         return len({row.prompt_id for row in self.rows})
 
 
-def check_plan_retries(foundry: FoundryResource) -> None:
-    """Raises FoundryError where `rounds.plan_retries` is set and nobody can tell right plans."""
-    profile = foundry.settings
-    if profile.rounds and profile.rounds.plan_retries and not has_exact_grader(profile):
-        raise FoundryError(
-            f"profile {profile.name}: rounds.plan_retries needs to know which plans are right, and "
-            f"pack {profile.pack} has no exact grader: set it to 0"
-        )
-
-
-def plan_sampler(foundry: FoundryResource, plan: RoundPlan) -> PlanSampler:
-    """The planner that a round began with, in this process, whose answers are sampled.
-
-    Raises:
-        FoundryError: there is no such checkpoint any more.
-    """
-    folder = CheckpointRegistry(foundry.home).usable_folder(*plan.planner.split("@"))
-    return CheckpointPlanner(
-        CheckpointModel(folder, foundry.settings.section(CheckpointBackend)), "sampled"
-    )
-
-
 def right_plans(foundry: FoundryResource, shards: Sequence[str]) -> set[str]:
     """Ids of the plans of some shards that lead to what their requests ask for."""
     return set(asyncio.run(_right_plans(foundry, shards)))
 
 
 async def retry_plans(
-    foundry: FoundryResource, plan: RoundPlan, sampler: PlanSampler, tries: int, progress: Progress
+    foundry: FoundryResource,
+    plan: RoundPlan,
+    tries: int,
+    progress: Progress,
+    sampler: PlanSampler | None = None,
 ) -> RetriedPlans:
     """Sample plans for the requests of a round without a right one, until one is right.
 
@@ -95,8 +75,16 @@ async def retry_plans(
 
     Args:
         tries: for each request, at most.
+        sampler: None: the planner that the round began with, in this process.
+
+    Raises:
+        FoundryError: there is no such checkpoint any more.
     """
     home, limits = foundry.home, limits_of_shard(foundry, plan.shards[0])
+    if sampler is None:
+        folder = CheckpointRegistry(home).usable_folder(*plan.planner.split("@"))
+        model = CheckpointModel(folder, foundry.settings.section(CheckpointBackend))
+        sampler = CheckpointPlanner(model, "sampled")
     planned = set((await _right_plans(foundry, plan.shards)).values())
     prompts = [prompt for shard in plan.shards for prompt in foundry.prompts_of(shard)]
     wrong = [prompt for prompt in prompts if prompt.prompt_id not in planned]

@@ -105,7 +105,8 @@ def reviews(profile: ProfileOption = "sketch", home: HomeOption = ".interleave")
     agree; the page Review of `interleave serve` is where they review (docs/reviews.md)."""
 
     from assets.core.profile import load_profile
-    from assets.reviews.assets import agreement_rows, shard_labels, shard_shares, shares_table
+    from assets.reviews.assets import agreement_rows, shard_labels, shares_table
+    from assets.reviews.opinions import shard_shares
     from warehouse import Home
 
     settings, lake = load_profile(profile).curation, Home(home)

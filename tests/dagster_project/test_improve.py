@@ -243,7 +243,7 @@ def wrong(copied):
 
 def retried(foundry, sampler, tries=3):
     (plan,) = recorded_rounds(foundry.home)
-    return asyncio.run(retry_plans(foundry, plan, sampler, tries, NullProgress()))
+    return asyncio.run(retry_plans(foundry, plan, tries, NullProgress(), sampler))
 
 
 def test_wrong_plans_are_sampled_again_until_one_is_right(copied, wrong):

@@ -19,9 +19,8 @@ from warehouse import Home
 from warehouse.lake import ALL
 from warehouse.verify import file_sha256
 
-from ..set_columns import images_of
 from ..settings import CurationSettings
-from ..sources import TrainingSources
+from ..sources import TrainingSources, images_of
 
 CARD = "card.json"
 _PLACEHOLDER = re.compile(re.escape(IMAGE), re.IGNORECASE)

@@ -16,8 +16,8 @@ from warehouse import Home
 from warehouse.lake import ALL
 from warehouse.parted_files import ParquetRows, PartedFile
 
-from ..set_columns import images_of
 from ..settings import ExportSettings
+from ..sources import images_of
 from . import huggingface, webdataset
 from .folder import ExportFolder
 
@@ -125,11 +125,11 @@ def _write_verl(folder: ExportFolder, settings: ExportSettings) -> dict[str, int
     """Parquet in verl's columns, with the images embedded."""
     text, number = pa.string(), pa.float64()
     truth = {"success": pa.bool_(), "semantics": number, "quality": number}
-    schema = _verl_schema(truth, dict.fromkeys(_VERL_EXTRA, text))
-    counts = _verl_file(folder, settings, CRITIC_RL, schema, _critic_row)
+    extra: dict[str, pa.DataType] = dict.fromkeys(_VERL_EXTRA, text)
+    counts = _verl_file(folder, settings, CRITIC_RL, truth, extra)
     if folder.home.lake.exists(PLANNER_RL, ALL):
-        schema = _verl_schema({"request": text}, {"row_id": text, "images": pa.list_(text)})
-        counts |= _verl_file(folder, settings, PLANNER_RL, schema, _planner_row)
+        extra = {"row_id": text, "images": pa.list_(text)}
+        counts |= _verl_file(folder, settings, PLANNER_RL, {"request": text}, extra)
     return counts
 
 
@@ -137,57 +137,42 @@ def _verl_file(
     folder: ExportFolder,
     settings: ExportSettings,
     table: Table,
-    schema: pa.Schema,
-    verl_row: Callable[[ExportFolder, int, Mapping[str, Any]], dict[str, Any]],
+    truth: Mapping[str, pa.DataType],
+    extra: Mapping[str, pa.DataType],
 ) -> dict[str, int]:
-    write = partial(ParquetRows, schema=schema, compression="zstd")
-    path = folder.path / f"{table.name}.parquet"
+    """A set as a file, or several; `truth` and `extra` are columns that a reward reads."""
+    role, path = table.name.removesuffix("_rl"), folder.path / f"{table.name}.parquet"
+    write = partial(ParquetRows, schema=_verl_schema(truth, extra), compression="zstd")
     file = PartedFile(path, folder.path, settings.rows_per_file, write)
     for index, row in enumerate(folder.training_rows(table)):
-        file.add(verl_row(folder, index, row))
+        images = [{"bytes": folder.home.images.get(sha256).data} for sha256 in images_of(row)]
+        known = row.get("evaluation", row)
+        ground_truth = {name: known[name] for name in truth}
+        file.add(
+            {
+                "data_source": f"interleave_{role}",
+                "prompt": row["messages"],
+                "images": images,
+                "ability": role,
+                "reward_model": {"style": "rule", "ground_truth": ground_truth},
+                "extra_info": {"index": index, "split": "train", **{n: row[n] for n in extra}},
+            }
+        )
     return {f"{path.stem}-*.parquet" if file.close() else path.name: file.count}
 
 
-def _verl_schema(truth: dict[str, pa.DataType], extra: dict[str, pa.DataType]) -> pa.Schema:
+def _verl_schema(truth: Mapping[str, pa.DataType], extra: Mapping[str, pa.DataType]) -> pa.Schema:
     text = pa.string()
-    extra = {"index": pa.int64(), "split": text, **extra}
-    fields = {
-        "data_source": text,
-        "prompt": pa.list_(pa.struct({"role": text, "content": text})),
-        "images": pa.list_(pa.struct({"bytes": pa.binary()})),
-        "ability": text,
-        "reward_model": pa.struct({"style": text, "ground_truth": pa.struct(truth)}),
-        "extra_info": pa.struct(extra),
-    }
-    return pa.schema(fields)
-
-
-def _critic_row(folder: ExportFolder, index: int, row: Mapping[str, Any]) -> dict[str, Any]:
-    extra = {name: row[name] for name in _VERL_EXTRA}
-    return _verl_row(folder, index, row, "critic", row["evaluation"], extra)
-
-
-def _planner_row(folder: ExportFolder, index: int, row: Mapping[str, Any]) -> dict[str, Any]:
-    extra = {"row_id": row["row_id"], "images": row["images"]}
-    return _verl_row(folder, index, row, "planner", {"request": row["request"]}, extra)
-
-
-def _verl_row(
-    folder: ExportFolder,
-    index: int,
-    row: Mapping[str, Any],
-    role: str,
-    truth: Mapping[str, Any],
-    extra: Mapping[str, Any],
-) -> dict[str, Any]:
-    return {
-        "data_source": f"interleave_{role}",
-        "prompt": row["messages"],
-        "images": [{"bytes": folder.home.images.get(sha256).data} for sha256 in images_of(row)],
-        "ability": role,
-        "reward_model": {"style": "rule", "ground_truth": truth},
-        "extra_info": {"index": index, "split": "train", **extra},
-    }
+    return pa.schema(
+        {
+            "data_source": text,
+            "prompt": pa.list_(pa.struct({"role": text, "content": text})),
+            "images": pa.list_(pa.struct({"bytes": pa.binary()})),
+            "ability": text,
+            "reward_model": pa.struct({"style": text, "ground_truth": pa.struct(truth)}),
+            "extra_info": pa.struct({"index": pa.int64(), "split": text, **extra}),
+        }
+    )
 
 
 def _write_reference(folder: ExportFolder, _settings: ExportSettings) -> dict[str, int]:

@@ -6,7 +6,6 @@ features, offline and without code of this project.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from schemas.prompts import PROMPTS
 from warehouse import EncodedImage, ImageStore
 from warehouse.parted_files import ParquetRows
 
-from ..set_columns import image_columns, images_of
 from ..settings import ExportSettings
+from ..sources import image_columns, images_of
 from .folder import ExportFolder
 
 TABLES = (CRITIC_SFT, CRITIC_RL, CRITIC_DPO, PLANNER_SFT, SEQUENCES, PROMPTS)
@@ -34,34 +33,25 @@ def write_huggingface(folder: ExportFolder, settings: ExportSettings) -> dict[st
 
 
 def _write_table(folder: ExportFolder, table: Table, rows_per_file: int) -> int:
+    """At least one file, also of an empty table."""
     plain = _plain_columns(table)
-    schema, data = datasets_schema({**plain, "images": None}), f"data/{table.name}"
-    (folder.path / data).mkdir(parents=True)
-
-    def embedded(row: dict[str, Any]) -> dict[str, Any]:
+    schema, data = datasets_schema({**plain, "images": None}), folder.path / "data" / table.name
+    data.mkdir(parents=True)
+    count, file = 0, ParquetRows(data / "train-00000.parquet", schema)
+    for row in folder.rows(table):
+        number, position = divmod(count, rows_per_file)
+        if count and position == 0:
+            file.close()
+            file = ParquetRows(data / f"train-{number:05d}.parquet", schema)
         images = [embedded_image(folder.home.images, sha256) for sha256 in images_of(row)]
-        return {**{name: row[name] for name in plain}, "images": images}
-
-    count = 0
-    parts = _split_rows(map(embedded, folder.rows(table)), rows_per_file)
-    for number, part in enumerate(parts):
-        file = ParquetRows(folder.path / data / f"train-{number:05d}.parquet", schema)
-        for row in part:
-            file.add(row)
-            count += 1
-        file.close()
+        file.add({**{name: row[name] for name in plain}, "images": images})
+        count += 1
+    file.close()
     return count
 
 
 def _plain_columns(table: Table) -> dict[str, pa.DataType]:
     return {f.name: f.type for f in table.arrow_schema if f.name not in image_columns(table)}
-
-
-def _split_rows(rows: Iterator[dict[str, Any]], size: int) -> Iterator[Iterator[dict[str, Any]]]:
-    """Parts of `size` rows; at least one part, so that an empty table has a file."""
-    yield islice(rows, size)
-    for first in rows:
-        yield chain([first], islice(rows, size - 1))
 
 
 def embedded_image(images: ImageStore, sha256: str) -> dict[str, Any]:
@@ -78,45 +68,18 @@ def datasets_schema(fields: Mapping[str, pa.DataType | None]) -> pa.Schema:
     return Features({name: features.get(name) or List(Image()) for name in fields}).arrow_schema
 
 
-def card_header(folder: ExportFolder, counts: Mapping[str, int]) -> dict[str, Any]:
-    """Configurations and sizes for the card's YAML header, from which `load_dataset` works.
+def card_header(_folder: ExportFolder, counts: Mapping[str, int]) -> dict[str, Any]:
+    """Configurations for the card's YAML header, from which `load_dataset` works.
 
     Empty tables are left out, because `datasets` cannot open a split without rows.
     """
-    names = [name for name, count in counts.items() if count]
-    paths = {name: f"data/{name}/train-*.parquet" for name in names}
+    files = {name: f"data/{name}/train-*.parquet" for name, count in counts.items() if count}
     return {
         "configs": [
             {"config_name": name, "data_files": [{"split": "train", "path": path}]}
-            for name, path in paths.items()
-        ],
-        "dataset_info": [
-            _sizes(name, counts[name], sorted(folder.path.glob(path)))
-            for name, path in paths.items()
-        ],
-        "size_categories": [_size_category(sum(counts.values()))],
+            for name, path in files.items()
+        ]
     }
-
-
-def _sizes(name: str, rows: int, files: list[Path]) -> dict[str, Any]:
-    """Entry of `dataset_info`: rows, bytes of the files, and bytes before compression."""
-    groups = [
-        metadata.row_group(number).total_byte_size
-        for metadata in map(pq.read_metadata, files)
-        for number in range(metadata.num_row_groups)
-    ]
-    return {
-        "config_name": name,
-        "splits": [{"name": "train", "num_bytes": sum(groups), "num_examples": rows}],
-        "download_size": sum(file.stat().st_size for file in files),
-        "dataset_size": sum(groups),
-    }
-
-
-def _size_category(rows: int) -> str:
-    """The Hub's name of a size."""
-    steps = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 1_000_000: "100K<n<1M"}
-    return next((name for limit, name in steps.items() if rows < limit), "1M<n<10M")
 
 
 def yaml_header(content: Mapping[str, Any]) -> str:

@@ -50,6 +50,7 @@ _SPLITS = """
     ORDER BY 1
 """
 
+_IMPORT = "{import} ({source}; licence: {licence}; {rows} rows, weight {weight:g})"
 # Packs that are files of prompts have no banks; users' requests are no pack.
 _PROMPT_FILES = """
     SELECT DISTINCT categories.description FROM categories JOIN prompts USING (pack, subcategory)
@@ -112,8 +113,8 @@ def export(home: Home, settings: CurationSettings, name: str, round: int | None 
     sources, form = TrainingSources(home, settings, round), FORMATS[name]
     path, origin = sources.exports / name, _origin(sources, form.tables)
     if name in MIXED and (mix := sources.mix(form.tables)):
-        imports = {"imports": sources.imports(form.tables)}
-        origin |= {"mix": mix, "sources": origin["sources"] | imports}
+        used = [_IMPORT.format(**each) for each in sources.import_origins(form.tables)]
+        origin |= {"mix": mix, "sources": origin["sources"] | {"imports": used}}
     parts = [FORMAT_VERSION, name, origin, settings.exports]
     fingerprint = content_digest(parts)
     if (stored := read_card(path)).get("fingerprint") == fingerprint:

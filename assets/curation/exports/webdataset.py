@@ -8,8 +8,6 @@ import io
 import tarfile
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -18,8 +16,8 @@ import pyarrow as pa
 from schemas import Table
 from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
 
-from ..set_columns import image_columns, images_of
 from ..settings import ExportSettings
+from ..sources import image_columns, images_of
 from .folder import ExportFolder
 
 TABLES = (CRITIC_SFT, CRITIC_RL, CRITIC_DPO, PLANNER_SFT, SEQUENCES)
@@ -30,64 +28,42 @@ def write_webdataset(folder: ExportFolder, settings: ExportSettings) -> dict[str
 
     A sample is `KEY.json`, the row without its images, and `KEY.0.png`, `KEY.1.png` ...
     """
-    counts: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     for table in TABLES:
-        counts += _write_table(folder, table, settings.rows_per_file)
-    return dict(counts)
-
-
-def _write_table(folder: ExportFolder, table: Table, rows_per_file: int) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    (folder.path / table.name).mkdir()
-    with ExitStack() as open_files:
-        writers: dict[int, _ShardWriter] = {}
-        for row in folder.rows(table):
-            images = images_of(row)
-            if (number := len(images)) not in writers:
-                prefix = folder.path / table.name / f"{number}-images"
-                writers[number] = open_files.enter_context(_ShardWriter(prefix, rows_per_file))
-            plain = {n: value for n, value in row.items() if n not in image_columns(table)}
-            data = [folder.home.images.get(sha256).as_png.data for sha256 in images]
-            writers[number].write({"json": orjson.dumps(plain), **_image_files(data)})
-            counts[f"{table.name}_{number}_images"] += 1
+        counts |= _write_table(folder, table, settings.rows_per_file)
     return counts
 
 
-def _image_files(images: list[bytes]) -> dict[str, bytes]:
-    return {f"{number}.png": data for number, data in enumerate(images)}
+def _write_table(folder: ExportFolder, table: Table, rows_per_file: int) -> dict[str, int]:
+    counts: Counter[int] = Counter()  # by number of images
+    files: dict[int, tarfile.TarFile] = {}
+    (folder.path / table.name).mkdir()
+    try:
+        for row in folder.rows(table):
+            images = images_of(row)
+            number, prefix = len(images), f"{len(images)}-images"
+            shard, position = divmod(counts[number], rows_per_file)
+            if position == 0:
+                if number in files:
+                    files[number].close()
+                path = folder.path / table.name / f"{prefix}-{shard:05d}.tar"
+                files[number] = tarfile.open(path, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115
+            plain = {n: value for n, value in row.items() if n not in image_columns(table)}
+            _add(files[number], f"{prefix}-{counts[number]:08d}.json", orjson.dumps(plain))
+            for index, sha256 in enumerate(images):
+                data = folder.home.images.get(sha256).as_png.data
+                _add(files[number], f"{prefix}-{counts[number]:08d}.{index}.png", data)
+            counts[number] += 1
+    finally:
+        for file in files.values():
+            file.close()
+    return {f"{table.name}_{number}_images": count for number, count in counts.items()}
 
 
-class _ShardWriter:
-    """Writes samples to `PREFIX-00000.tar` and on, some samples a file."""
-
-    def __init__(self, prefix: Path, samples_per_file: int) -> None:
-        self._prefix, self._samples_per_file = prefix, samples_per_file
-        self._samples = 0
-        self._file: tarfile.TarFile | None = None
-
-    def write(self, parts: Mapping[str, bytes]) -> None:
-        """Add a sample: its files by extension."""
-        shard, position = divmod(self._samples, self._samples_per_file)
-        if position == 0:
-            self._close()
-            path = self._prefix.with_name(f"{self._prefix.name}-{shard:05d}.tar")
-            self._file = tarfile.open(path, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115
-        assert self._file is not None
-        for extension, data in parts.items():
-            entry = tarfile.TarInfo(f"{self._prefix.name}-{self._samples:08d}.{extension}")
-            entry.size = len(data)
-            self._file.addfile(entry, io.BytesIO(data))
-        self._samples += 1
-
-    def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def __enter__(self) -> "_ShardWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
+def _add(file: tarfile.TarFile, name: str, data: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(data)
+    file.addfile(entry, io.BytesIO(data))
 
 
 def card_header(_folder: ExportFolder, counts: Mapping[str, int]) -> dict[str, Any]:

@@ -1,12 +1,28 @@
 """Builds a small lake of trajectories from a chain of (score, accepted) per step."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import pyarrow as pa
 from PIL import Image
 
+from assets.curation.critic_sets import build_critic_rl, build_critic_sft
+from assets.curation.planner_sets import build_planner_sft
+from assets.curation.preference_pairs import build_critic_dpo
+from assets.curation.sequences import build_sequences
+from assets.curation.settings import CurationSettings
+from assets.curation.steps import build_steps
+from assets.prompts.rounds import RoundPlan
 from schemas import Row, Table
-from schemas.curation import ImportedRow
+from schemas.curation import (
+    CRITIC_DPO,
+    CRITIC_RL,
+    CRITIC_SFT,
+    PLANNER_SFT,
+    SEQUENCES,
+    STEPS,
+    ImportedRow,
+)
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import (
     ATTEMPTS,
@@ -22,6 +38,15 @@ from warehouse import EncodedImage, Home
 
 Chain = list[tuple[float, bool]]
 TEXT_ONLY: Chain = []
+AS_IS = {"balance_sft": {"mode": "none"}, "balance_rl": {"mode": "none"}}  # of `curation.critic`
+BUILDERS = {
+    STEPS: build_steps,
+    CRITIC_SFT: build_critic_sft,
+    CRITIC_RL: build_critic_rl,
+    CRITIC_DPO: build_critic_dpo,
+    PLANNER_SFT: build_planner_sft,
+    SEQUENCES: build_sequences,
+}
 
 
 def encoded_image(number: int, size: int = 16) -> EncodedImage:
@@ -141,9 +166,26 @@ class World:
         self.rows.setdefault(table.name, []).append(row)
 
 
+def curate(home: Home, settings: CurationSettings, *tables: Table) -> Home:
+    """Make and store some sets."""
+    for table in tables:
+        home.lake.write(table, BUILDERS[table](home, settings)[0])
+    return home
+
+
 def records(rows: pa.Table | pa.RecordBatchReader) -> list[dict]:
     table = rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows
     return table.to_pylist()
+
+
+def round_plan(pack: str, shard: int) -> RoundPlan:
+    """The first round, which added a shard to a pack."""
+    agents = {"planner": "planner_sft_checkpoint@p", "critic": "critic_rl_checkpoint@c"}
+    began_at = datetime(2026, 1, 1, tzinfo=UTC)
+    shards = (f"{pack}-{shard:04}",)
+    return RoundPlan(
+        number=1, pack=pack, first_shard=shard, shards=shards, began_at=began_at, **agents
+    )
 
 
 def imported_row(number: int) -> ImportedRow:

@@ -71,11 +71,9 @@ def after(report) -> dict[int, tuple[int, int]]:
 
 def unbalanced(rows, **options) -> list[int]:
     """Iterations that the asset check finds out of balance."""
-    columns = {
-        "iteration": pa.array([row[2] for row in rows], pa.int64()),
-        "accepted": pa.array([row[3] for row in rows], pa.bool_()),
-    }
-    broken = unbalanced_verdicts(pa.table(columns), "accepted", **options)
+    columns = [(row[2], row[3]) for row in rows]
+    data = pa.table([*map(list, zip(*columns, strict=True))], names=["iteration", "accepted"])
+    broken = unbalanced_verdicts(data, "accepted", **options)
     return [row["iteration"] for row in broken]
 
 

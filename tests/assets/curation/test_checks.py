@@ -5,14 +5,11 @@ import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.curation.checks import outside_training, shared_between_splits
-from assets.curation.critic_sets import build_critic_rl, build_critic_sft
-from assets.curation.steps import build_steps
 from schemas.curation import CRITIC_RL, CRITIC_SFT, STEPS
 from schemas.prompts import PROMPTS
-from tests.assets.curation.curated_world import World
+from tests.assets.curation.curated_world import AS_IS, World, curate
 
 CALM, WILD = [(9, True)], [(1, False), (9, True)]
-BALANCE = {"mode": "none"}
 
 
 @pytest.fixture
@@ -20,8 +17,7 @@ def foundry(tmp_path):
     """A home of one prompt with a step for SFT and one for RL, curated by the unit."""
 
     def curated(unit: str) -> FoundryResource:
-        critic = {"balance_sft": BALANCE, "balance_rl": BALANCE}
-        curation = {"split": {"unit": unit, "theta": 2}, "critic": critic}
+        curation = {"split": {"unit": unit, "theta": 2}, "critic": AS_IS}
         path = tmp_path / f"{unit}.yaml"
         profile = {"base": "sketch", "name": unit, "description": "d", "curation": curation}
         path.write_text(yaml.safe_dump(profile))
@@ -29,11 +25,7 @@ def foundry(tmp_path):
         world = World(foundry.home)
         world.add("mixed", CALM, WILD)
         world.add("held", WILD, split="heldout")
-        world.write()
-        settings = foundry.settings.curation
-        foundry.home.lake.write(STEPS, build_steps(foundry.home, settings)[0])
-        for table, build in ((CRITIC_SFT, build_critic_sft), (CRITIC_RL, build_critic_rl)):
-            foundry.home.lake.write(table, build(foundry.home, settings)[0])
+        curate(world.write(), foundry.settings.curation, STEPS, CRITIC_SFT, CRITIC_RL)
         return foundry
 
     return curated

@@ -49,31 +49,9 @@ def write(folder: Path, documents: object, share: float = 0.0) -> CommSettings:
     return CommSettings(path=path, continuation_share=share)
 
 
-TEA = document(
-    "tea-1",
-    [text(" Boil  water. "), image("pictures/0.png")],
-    [text("Add <image> leaves."), image("pictures/1.png"), image("pictures/2.png")],
-    [text("Wait.")],
-)
-
-
-def test_document_becomes_a_request_for_the_text_of_its_images(world, folder):
-    rows, quarantined = import_comm(world.home, write(folder, [TEA]), "planner-interleaved")
-    (row,) = rows
-    assert quarantined == []
-    assert (row.row_id, row.source, row.prompt_id) == ("comm:tea-1", "comm", None)
-    assert '"tea"' in row.messages[0].content
-    assert row.messages[0].content.count("<image>") == len(row.images) == 3
-    plan = json.loads(row.messages[1].content.split("<answer>")[1].removesuffix("</answer>"))
-    assert [
-        (step["step_number"], step["prompt"], step["instruction"], step["auxiliary_text"])
-        for step in plan["execution_plan"]
-    ] == [
-        (1, None, None, "Boil water."),
-        (2, None, None, "Add [image] leaves."),
-        (3, None, None, "Wait."),
-    ]
-    assert world.home.images.get(row.images[1]).image.getpixel((0, 0)) == (1, 0, 77)
+def imported(world, folder: Path, documents: object, share: float = 0.0):
+    """Rows, and what is quarantined."""
+    return import_comm(world.home, write(folder, documents, share), "planner-interleaved")
 
 
 def rest_of(row) -> list[tuple]:
@@ -84,9 +62,29 @@ def rest_of(row) -> list[tuple]:
     ]
 
 
+TEA = document(
+    "tea-1",
+    [text(" Boil  water. "), image("pictures/0.png")],
+    [text("Add <image> leaves."), image("pictures/1.png"), image("pictures/2.png")],
+    [text("Wait.")],
+)
+
+
+def test_document_becomes_a_request_for_the_text_of_its_images(world, folder):
+    rows, quarantined = imported(world, folder, [TEA])
+    (row,) = rows
+    assert quarantined == []
+    assert (row.row_id, row.source, row.prompt_id) == ("comm:tea-1", "comm", None)
+    assert '"tea"' in row.messages[0].content
+    assert row.messages[0].content.count("<image>") == len(row.images) == 3
+    texts = ("Boil water.", "Add [image] leaves.", "Wait.")
+    assert rest_of(row) == [(number, None, None, text) for number, text in enumerate(texts, 1)]
+    assert world.home.images.get(row.images[1]).image.getpixel((0, 0)) == (1, 0, 77)
+
+
 def test_document_becomes_first_steps_to_be_continued(world, folder):
     """The only cut with an image on both sides is after the first step."""
-    (row,), _ = import_comm(world.home, write(folder, [TEA], share=1), "planner-interleaved")
+    (row,), _ = imported(world, folder, [TEA], share=1)
     assert (row.row_id, row.source, row.cut) == ("comm:tea-1", "comm_continuation", 1)
     question = row.messages[0].content
     assert '"tea"' in question and "\n(1) Boil water. <image>\n" in question
@@ -99,7 +97,7 @@ def test_document_becomes_first_steps_to_be_continued(world, folder):
 
 def test_the_given_steps_are_asked_as_the_planner_is_at_work(world, folder):
     """The same message as for a user who sends these texts and pictures."""
-    (row,), _ = import_comm(world.home, write(folder, [TEA], share=1), "planner-interleaved")
+    (row,), _ = imported(world, folder, [TEA], share=1)
     request = row.messages[0].content.split("Request:\n")[1].split("\n\n")[0]
     images = tuple(world.home.images.get(image) for image in row.images)
     turn = planner_turn(PlanRequest(request, images), "planner-text", "planner-interleaved")
@@ -113,8 +111,7 @@ def numbered(name: str, steps: int) -> dict:
 
 
 def test_numbers_go_on_from_the_cut_and_are_not_in_the_texts(world, folder):
-    comm = write(folder, [numbered("n", 9)], share=1)
-    (row,), _ = import_comm(world.home, comm, "planner-interleaved")
+    (row,), _ = imported(world, folder, [numbered("n", 9)], share=1)
     rest = rest_of(row)
     assert 1 <= row.cut < 9 and [step[0] for step in rest] == list(range(row.cut + 1, 10))
     assert [step[3] for step in rest] == [f"Do {n}" for n in range(row.cut + 1, 10)]
@@ -134,7 +131,7 @@ def test_lead_ins_are_left_out(world, folder):
     }
     first = [text("a"), image("pictures/0.png")]
     documents = [document(each, first, [text(each), image("pictures/1.png")]) for each in written]
-    rows, _ = import_comm(world.home, write(folder, documents, share=1), "planner-interleaved")
+    rows, _ = imported(world, folder, documents, share=1)
     assert [rest_of(row) for row in rows] == [[(2, *[each] * 3)] for each in written.values()]
 
 
@@ -159,14 +156,13 @@ def test_documents_without_images_on_both_sides_of_a_cut_give_captions(world, fo
         document(number, *steps)
         for number, steps in enumerate([[drawn], [drawn, plain], [plain, drawn]])
     ]
-    rows, _ = import_comm(world.home, write(folder, documents, share=1), "planner-interleaved")
+    rows, _ = imported(world, folder, documents, share=1)
     assert [(row.source, row.cut) for row in rows] == [("comm", 0)] * 3
 
 
 def test_images_that_are_to_be_drawn_need_not_be_there(world, folder):
     steps = [[text("a"), image("pictures/0.png")], [text("b"), image("nowhere.png")]]
-    comm = write(folder, [document("x", *steps)], share=1)
-    (row,), quarantined = import_comm(world.home, comm, "planner-interleaved")
+    (row,), quarantined = imported(world, folder, [document("x", *steps)], share=1)
     assert quarantined == [] and len(row.images) == 1
 
 
@@ -191,7 +187,7 @@ def test_unusable_documents_are_quarantined_with_a_reason(world, folder):
     for number, raw in enumerate(documents):
         if isinstance(raw, dict) and raw["data_id"] == "x":
             documents[number] = {**raw, "data_id": f"x{number}"}
-    rows, quarantined = import_comm(world.home, write(folder, documents), "planner-interleaved")
+    rows, quarantined = imported(world, folder, documents)
     assert [row.row_id for row in rows] == ["comm:tea-1"]
     for (_, reason), (_, message) in zip(unusable, quarantined, strict=True):
         assert reason in message and "\n" not in message
@@ -206,7 +202,7 @@ def test_json_lines_with_a_broken_line(world, folder):
 
 def test_file_without_a_list_of_documents_is_an_error(world, folder):
     with pytest.raises(FoundryError, match=r"documents\.json cannot be read: it is no list"):
-        import_comm(world.home, write(folder, {"a": 1}), "planner-interleaved")
+        imported(world, folder, {"a": 1})
     with pytest.raises(FoundryError, match=r"missing\.json: cannot be read"):
         import_comm(world.home, CommSettings(path=folder / "missing.json"), "planner-interleaved")
 
@@ -230,10 +226,6 @@ def test_imported_rows_join_the_planner_set(world, folder):
     comm = write(folder, [TEA, "bad", numbered("n", 9)], share=0.5)
     settings = CurationSettings(planner={"comm": comm, "seed": 2})
     rows, quarantined = build_planner_sft(world.write(), settings)
-    assert rows.read_all()["source"].to_pylist() == [
-        "plan",
-        "continuation",
-        "comm",
-        "comm_continuation",
-    ]
+    sources = rows.read_all()["source"].to_pylist()
+    assert sources == ["plan", "continuation", "comm", "comm_continuation"]
     assert [name for name, _ in quarantined] == ["comm:document 1"]

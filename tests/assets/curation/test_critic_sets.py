@@ -8,34 +8,25 @@ from assets.curation.critic_sets import build_critic_rl, build_critic_sft, build
 from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
 from inference.agent_prompts.templates import critic_prompt
-from schemas.curation import CRITIC_RL, CRITIC_SFT, STEPS
-from tests.assets.curation.curated_world import World, records
-from warehouse import Home
-
-AS_IS = {"mode": "none"}
+from schemas.curation import CRITIC_SFT, STEPS
+from tests.assets.curation.curated_world import AS_IS, World, curate, records
 
 
 def settings(theta: float = 100.0, **critic) -> CurationSettings:
     """Unbalanced and, by default, all SFT."""
-    critic = {"balance_sft": AS_IS, "balance_rl": AS_IS, **critic}
-    return CurationSettings(split={"theta": theta}, critic=critic)
-
-
-def curate(world: World, options: CurationSettings) -> Home:
-    home = world.write()
-    home.lake.write(STEPS, build_steps(home, options)[0])
-    return home
+    return CurationSettings(split={"theta": theta}, critic={**AS_IS, **critic})
 
 
 def sft(world: World, options: CurationSettings | None = None) -> tuple[list[dict], dict, list]:
     options = options or settings()
-    rows, dropped, verdicts = build_critic_sft(curate(world, options), options)
+    home = curate(world.write(), options, STEPS)
+    rows, dropped, verdicts = build_critic_sft(home, options)
     return records(rows), dropped, verdicts
 
 
 def rl(world: World, options: CurationSettings | None = None) -> list[dict]:
     options = options or settings(theta=0)
-    return records(build_critic_rl(curate(world, options), options)[0])
+    return records(build_critic_rl(curate(world.write(), options, STEPS), options)[0])
 
 
 def answer(row: dict) -> dict:
@@ -119,8 +110,8 @@ def test_every_train_prompt_is_in_one_set_and_no_held_out_prompt_in_any(world):
         chain = [(9 - rise, False), (9, True)] if rise else [(9, True)]
         split = ("train", "train", "train", "heldout", "heldout_category")[number % 5]
         world.add(f"s{number}", chain, [(9, True)], [(4, False), (9, True)], split=split)
-    options = CurationSettings(critic={"balance_sft": AS_IS, "balance_rl": AS_IS})
-    home = curate(world, options)
+    options = CurationSettings(critic=AS_IS)
+    home = curate(world.write(), options, STEPS)
     sft_prompts = {r["prompt_id"] for r in records(build_critic_sft(home, options)[0])}
     rl_prompts = {r["prompt_id"] for r in records(build_critic_rl(home, options)[0])}
     train = {row.prompt_id for row in world.rows["prompts"] if row.split == "train"}
@@ -140,17 +131,6 @@ def test_verdicts_are_balanced_per_iteration(world):
     assert (first["accepted_after"], first["rejected_after"]) == (12, 12)
     assert len({row["row_id"] for row in rows}) == 24
     assert max(row["copy_number"] for row in rows) == 1
-
-
-def test_the_same_lake_gives_the_same_content(world):
-    for number in range(5):
-        world.add(f"s{number}", [(2, False), (9, True)], shard=f"toy-000{number % 2}")
-    options = settings(theta=0)
-    home = curate(world, options)
-    first = home.lake.write(CRITIC_RL, build_critic_rl(home, options)[0])
-    again = home.lake.write(CRITIC_RL, build_critic_rl(home, options)[0])
-    assert first.rows == 10
-    assert (again.content_hash, again.changed) == (first.content_hash, False)
 
 
 def test_an_empty_lake_gives_empty_sets(world):

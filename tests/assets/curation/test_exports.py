@@ -11,28 +11,19 @@ import pytest
 import yaml
 from PIL import Image
 
-from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.exports.publisher import export_all
-from assets.curation.planner_sets import build_planner_rl, build_planner_sft
-from assets.curation.sequences import build_sequences
+from assets.curation.planner_sets import build_planner_rl
 from assets.curation.settings import CurationSettings, SequenceSettings
-from assets.curation.steps import build_steps
 from schemas import BadImageError, FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_RL, PLANNER_SFT, SEQUENCES, STEPS
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import ATTEMPTS
-from tests.assets.curation.curated_world import World
+from tests.assets.curation import curated_world
+from tests.assets.curation.curated_world import AS_IS, World
 from training.sft.rows import data_set_files
 from warehouse import Home
 
-BUILDERS = {
-    STEPS: build_steps,
-    CRITIC_SFT: build_critic_sft,
-    CRITIC_RL: build_critic_rl,
-    PLANNER_SFT: build_planner_sft,
-    SEQUENCES: build_sequences,
-}
-AS_IS = {"balance_sft": {"mode": "none"}, "balance_rl": {"mode": "none"}}
+SETS = (STEPS, CRITIC_SFT, CRITIC_RL, PLANNER_SFT, SEQUENCES)
 
 
 def settings(**exports) -> CurationSettings:
@@ -45,10 +36,7 @@ def curate(home: Home) -> Home:
         world.add(f"calm{number}", [(9, True)], [(9, True)])
         world.add(f"wild{number}", [(1, False), (9, True)], [(9, True)], input_images=number % 2)
     world.add("unseen", [(9, True)], split="heldout")
-    world.write()
-    for table, build in BUILDERS.items():
-        home.lake.write(table, build(home, settings())[0])
-    return home
+    return curated_world.curate(world.write(), settings(), *SETS)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +139,7 @@ def test_requests_for_the_planners_grpo_are_a_file_of_their_own(home, tmp_path):
 def test_large_sets_are_files_of_bounded_size(home):
     names = ("llamafactory", "verl", "reference")
     whole = {name: export(home, name).rename(home.exports / f"{name}-whole") for name in names}
-    for rows_per_file in (5, 7, 1000):
+    for rows_per_file in (5, 1000):
         folders = {name: export(home, name, rows_per_file=rows_per_file) for name in names}
         rl = sorted(folders["verl"].glob("critic_rl*.parquet"))
         tables = [pq.read_table(file) for file in rl]
@@ -186,16 +174,10 @@ def test_reference_rows_have_exactly_its_keys(home, tmp_path):
     rows = [json.loads(line) for line in (folder / "critic_rl.jsonl").read_text().splitlines()]
     assert len(rows) == 12
     for row in rows:
-        assert list(row) == [
-            "origin_prompt",
-            "rewritten_prompt",
-            "origin_image_path",
-            "edited_image_path",
-            "evaluation",
-        ]
+        paths = ("origin_image_path", "edited_image_path")
+        assert list(row) == ["origin_prompt", "rewritten_prompt", *paths, "evaluation"]
         assert row["evaluation"].keys() == {"success", "semantics", "quality"}
-        for key in ("origin_image_path", "edited_image_path"):
-            assert (folder / row[key]).is_file()
+        assert all((folder / row[path]).is_file() for path in paths)
     white = [row for row in rows if "data/interleave/white.png" in row["origin_image_path"]]
     assert {row["origin_prompt"] for row in white} == {"draw wild0 1", "draw wild2 1"}
     assert Image.open(folder / white[0]["origin_image_path"]).getcolors() == [
@@ -207,7 +189,7 @@ def test_reference_sequences_are_written_as_its_scripts_do(home):
     options = settings(formats=("reference",)).model_copy(
         update={"sequences": SequenceSettings(form="reference")}
     )
-    home.lake.write(SEQUENCES, build_sequences(home, options)[0])
+    curated_world.curate(home, options, SEQUENCES)
     (card,) = export_all(home, options)
     assert card.counts == {
         "critic_rl.jsonl": 12,
@@ -315,10 +297,3 @@ def test_an_export_that_cannot_be_written_is_one_error_and_publishes_nothing(hom
     home.exports.write_text("not a folder")
     with pytest.raises(FoundryError, match=r"exports/reference cannot be written: "):
         export_all(home, settings(formats=("reference",)))
-
-
-def test_remote_home_is_exported(tmp_path, monkeypatch):
-    monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path / "local"))
-    path = export(curate(Home(f"memory://curation-{tmp_path.name}")), "reference")
-    assert path == tmp_path / "local" / "exports" / "reference"
-    assert len((path / "critic_rl.jsonl").read_text().splitlines()) == 12

@@ -28,17 +28,9 @@ def test_request_becomes_its_complete_plan(world):
     (row,) = by_source(planner(world), "plan")
     assert "Tell s" in row["messages"][0]["content"]
     assert row["messages"][1]["content"].startswith("<think>why s</think>\n")
-    assert [(s["step_number"], s["prompt"]) for s in plan_of(row)] == [
-        (1, "draw s 1"),
-        (2, "draw s 2"),
-    ]
+    steps = [(s["step_number"], s["prompt"], s["auxiliary_text"]) for s in plan_of(row)]
+    assert steps == [(1, "draw s 1", None), (2, "draw s 2", None)]
     assert (row["images"], row["cut"], row["agent_prompt_version"]) == ([], 0, "planner-text@1")
-
-
-def test_missing_captions_stay_null(world):
-    world.add("s", GOOD, GOOD)
-    (row,) = by_source(planner(world), "plan")
-    assert [step["auxiliary_text"] for step in plan_of(row)] == [None, None]
 
 
 def test_request_with_images_is_interleaved_and_has_no_reasoning(world):

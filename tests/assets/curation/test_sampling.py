@@ -83,17 +83,10 @@ def test_shares_add_up():
 
 
 def planner_row(number, text):
-    return {
-        "row_id": f"plan-{number}/plan",
-        "source": "plan",
-        "prompt_id": f"prompt-{number}",
-        "plan_id": f"plan-{number}",
-        "trajectory_id": None,
-        "cut": 0,
-        "messages": [{"role": "user", "content": text}, {"role": "assistant", "content": "plan"}],
-        "images": [],
-        "agent_prompt_version": "planner-text@1",
-    }
+    turns = [{"role": "user", "content": text}, {"role": "assistant", "content": "plan"}]
+    ids = {"row_id": f"plan-{number}/plan", "prompt_id": f"{number}", "plan_id": f"plan-{number}"}
+    shared = {"source": "plan", "trajectory_id": None, "cut": 0, "agent_prompt_version": "p@1"}
+    return {**ids, **shared, "messages": turns, "images": []}
 
 
 def test_rows_with_the_content_of_an_earlier_one_are_left_out():

@@ -17,7 +17,7 @@ def build(world: World, written: str, **sequences) -> tuple[list[dict], dict[str
 
 
 def test_easy_form_has_the_accepted_images(world):
-    world.add("s", RETRIED, GOOD, caption="look")
+    world.add("s", RETRIED, TEXT_ONLY, GOOD, caption="look")
     (row,), _ = build(world, "easy")
     image = "<image><img_token></image>"
     assert row["messages"] == [
@@ -25,8 +25,8 @@ def test_easy_form_has_the_accepted_images(world):
         {
             "role": "assistant",
             "content": "<gthink>why s</gthink>"
-            f"<plan>draw s 1</plan>{image}<info>look</info>"
-            f"<plan>draw s 2</plan>{image}<info>look</info>",
+            f"<plan>draw s 1</plan>{image}<info>look</info><info>words 2</info>"
+            f"<plan>draw s 3</plan>{image}<info>look</info>",
         },
     ]
     assert row["images"] == [a.image for a in world.rows["attempts"] if a.accepted]
@@ -55,13 +55,6 @@ def test_every_tag_is_closed_and_every_image_has_a_placeholder(world):
             assert text.count("<image>") == len(row["images"])
             for tag in ("gthink", "plan", "critic", "info", "think"):
                 assert len(re.findall(f"<{tag}>", text)) == len(re.findall(f"</{tag}>", text))
-
-
-def test_text_only_steps_are_written_as_text(world):
-    world.add("s", GOOD, TEXT_ONLY)
-    (row,), _ = build(world, "easy")
-    sequence = row["messages"][1]["content"]
-    assert sequence.endswith("<plan>draw s 1</plan><image><img_token></image><info>words 2</info>")
 
 
 def test_only_complete_trajectories_of_train_prompts_are_used(world):

@@ -5,24 +5,13 @@ import pytest
 from assets.core import shard_map
 from assets.core.shard_map import ShardMap
 from assets.curation import shards
-from assets.curation.critic_sets import build_critic_rl, build_critic_sft
-from assets.curation.planner_sets import build_planner_sft
-from assets.curation.preference_pairs import build_critic_dpo
-from assets.curation.sequences import build_sequences
 from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
 from schemas import StorageError
-from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
+from schemas.curation import CRITIC_SFT, STEPS
 from schemas.trajectories import SCORES
+from tests.assets.curation.curated_world import BUILDERS
 
-BUILDERS = {
-    STEPS: build_steps,
-    CRITIC_SFT: build_critic_sft,
-    CRITIC_RL: build_critic_rl,
-    CRITIC_DPO: build_critic_dpo,
-    PLANNER_SFT: build_planner_sft,
-    SEQUENCES: build_sequences,
-}
 SHARDS = 4
 
 

@@ -9,17 +9,12 @@ from assets.curation.steps import build_steps, theta_of
 from schemas import Row
 from schemas.curation import STEPS
 from schemas.trajectories import SCORES
-from tests.assets.curation.curated_world import TEXT_ONLY, World, records
+from tests.assets.curation.curated_world import TEXT_ONLY, World, curate, records
 
 
 def chain(*scores: float) -> list[tuple[float, bool]]:
     """A chain whose last attempt is accepted."""
     return [(score, index == len(scores) - 1) for index, score in enumerate(scores)]
-
-
-def curated(world: World, settings: CurationSettings) -> None:
-    """Store the steps."""
-    world.home.lake.write(STEPS, build_steps(world.home, settings)[0])
 
 
 def step_of(world: World, *scores: float, **settings) -> dict:
@@ -82,7 +77,7 @@ def test_theta_is_set_or_chosen_for_two_sft_steps_to_one_rl_step(world):
     splits = {row["prompt_id"]: row["split"] for row in records(table)}
     assert splits == dict.fromkeys(("s0", "s1", "s2", "s3"), "sft") | {"s4": "rl", "s5": "rl"}
     assert (report.splits, report.theta) == ({"sft": 4, "rl": 2}, 2.25)  # (3 / 2) squared
-    curated(world, CurationSettings())
+    curate(world.home, CurationSettings(), STEPS)
     assert theta_of(duckdb_session(world.home), CurationSettings().split) == 2.25
     _, report = build_steps(world.home, CurationSettings(split={"theta": 0.5}))
     assert report.splits == {"sft": 2, "rl": 4}
@@ -112,7 +107,7 @@ def test_with_unit_step_theta_is_chosen_over_steps(world):
     table, report = build_steps(world.write(), settings)
     assert [row["split"] for row in records(table)] == ["sft"] * 4 + ["rl"] * 2
     assert report.theta == 2.25
-    curated(world, settings)
+    curate(world.home, settings, STEPS)
     assert theta_of(duckdb_session(world.home), settings.split) == 2.25
 
 

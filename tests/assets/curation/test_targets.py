@@ -1,7 +1,6 @@
 """What the bank takes to meet targets: shards and USD as intervals, and when they will not do."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 import yaml
@@ -10,12 +9,12 @@ from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
 from assets.curation.sources import round_partition
 from assets.curation.targets import Growth, SetProgress, own_target
-from assets.prompts.rounds import RoundPlan, record_plan
+from assets.prompts.rounds import record_plan
 from inference.calls.forecast import Bounds
 from schemas import FoundryError
 from schemas.curation import IMPORTS, PLANNER_SFT
 from schemas.rounds import ROUND_ROWS, RoundTrainingRow
-from tests.assets.curation.curated_world import imported_row
+from tests.assets.curation.curated_world import imported_row, round_plan
 
 EVEN = (20, 22, 18, 21, 19)  # rows of five shards
 
@@ -95,32 +94,13 @@ def profile(tmp_path):
 
 
 def round_row(number, origin, weight):
-    names = ("prompt_id", "origin_prompt", "rewritten_prompt", "evaluation")
-    return RoundTrainingRow(
-        row_id=f"row-{number}",
-        round=1,
-        data_set="planner_sft",
-        origin=origin,
-        weight=weight,
-        messages=[],
-        images=[],
-        **dict.fromkeys(names),
-    )
+    empty = dict.fromkeys(("prompt_id", "origin_prompt", "rewritten_prompt", "evaluation"))
+    empty |= {"messages": [], "images": [], "round": 1, "data_set": "planner_sft"}
+    return RoundTrainingRow(row_id=f"row-{number}", origin=origin, weight=weight, **empty)
 
 
 def test_rows_that_a_round_made_are_counted_and_those_that_it_repeats_are_not(home, profile):
-    record_plan(
-        home,
-        RoundPlan(
-            number=1,
-            pack="sketchbook",
-            first_shard=120,
-            shards=("sketchbook-0120",),
-            planner="planner_sft_checkpoint@p",
-            critic="critic_rl_checkpoint@c",
-            began_at=datetime.now(UTC),
-        ),
-    )
+    record_plan(home, round_plan("sketchbook", 120))
     rows = [round_row(0, "new", 1), round_row(1, "failure", 1), round_row(2, "replay", 3)]
     home.lake.write(ROUND_ROWS, rows, round_partition(1, PLANNER_SFT))
     foundry = FoundryResource(profile=profile(targets={"planner_sft": 10}), root=str(home.root))

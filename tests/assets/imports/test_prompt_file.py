@@ -35,6 +35,18 @@ DISTINCT = 6
 STAGES = ("taxonomy", "vocabulary", "templates", "prompts", "plans", "trajectories", "scores")
 
 
+@pytest.fixture
+def imported(tmp_path, capsys):
+    """Imports prompts by command; returns the pack's folder."""
+
+    def run(texts):
+        file, folder = files.prompts(tmp_path, ".jsonl", texts), tmp_path / "mine"
+        interleave(capsys, "import", "prompts", file, "--to", folder)
+        return folder
+
+    return run
+
+
 def test_usable_prompts_become_a_pack(tmp_path, capsys):
     for suffix in (".jsonl", ".csv", ".parquet"):
         file, folder = files.prompts(tmp_path, suffix, TEXTS), tmp_path / "packs" / "mine"
@@ -50,11 +62,8 @@ def test_usable_prompts_become_a_pack(tmp_path, capsys):
         assert [json.loads(line)["row"] for line in lines] == [6, 8]
 
 
-def test_a_bank_has_no_near_duplicates_and_keeps_its_order(tmp_path, capsys):
-    folder = tmp_path / "mine"
-    interleave(
-        capsys, "import", "prompts", files.prompts(tmp_path, ".jsonl", TEXTS), "--to", folder
-    )
+def test_a_bank_has_no_near_duplicates_and_keeps_its_order(imported):
+    folder = imported(TEXTS)
     bank = open_bank(load_pack(folder), BankSettings(shard_size=4, heldout_share=0.4), 8)
     assert bank.near_duplicates == 1
     assert [row.text for row in bank.prompts] == [*TEXTS[:5], TEXTS[8]]
@@ -65,12 +74,10 @@ def test_a_bank_has_no_near_duplicates_and_keeps_its_order(tmp_path, capsys):
         open_bank(load_pack(folder), BankSettings(shard_size=4), 12)
 
 
-def test_a_prompt_is_not_repeated_because_it_requests_texts_as_well(tmp_path, capsys):
+def test_a_prompt_is_not_repeated_because_it_requests_texts_as_well(imported):
     texts = ["Fold a crane", "fold a crane both visually and textually", "Fold a boat"]
     texts.append("Fold a boat. Output each image together with a concise text caption.")
-    file, folder = files.prompts(tmp_path, ".jsonl", texts), tmp_path / "mine"
-    interleave(capsys, "import", "prompts", file, "--to", folder)
-    bank = open_bank(load_pack(folder), BankSettings(shard_size=2), 2)
+    bank = open_bank(load_pack(imported(texts)), BankSettings(shard_size=2), 2)
     assert [row.text for row in bank.prompts] == [texts[0], texts[2]]
 
 
@@ -94,11 +101,8 @@ def test_categories_and_images_come_with_the_prompts(tmp_path, capsys, home):
     ]
 
 
-def test_a_damaged_line_is_named(tmp_path, capsys):
-    folder = tmp_path / "mine"
-    interleave(
-        capsys, "import", "prompts", files.prompts(tmp_path, ".jsonl", TEXTS), "--to", folder
-    )
+def test_a_damaged_line_is_named(imported):
+    folder = imported(TEXTS)
     with (folder / "prompts.jsonl").open("a") as file:
         file.write('{"txt": "A tree"}\n')
     with pytest.raises(FoundryError, match=r"prompts\.jsonl:8: "):

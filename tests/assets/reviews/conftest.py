@@ -4,13 +4,6 @@ import pytest
 
 from inference.review_log import add_review
 from schemas.trajectories import ReviewRow
-from tests.assets.curation.curated_world import World
-from warehouse import Home
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(Home(str(tmp_path / "home")))
 
 
 @pytest.fixture

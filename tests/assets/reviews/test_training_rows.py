@@ -13,20 +13,21 @@ from assets.curation.sequences import build_sequences
 from assets.curation.settings import CurationSettings, PreferenceSettings
 from assets.curation.steps import build_steps
 from schemas.curation import CRITIC_DPO, STEPS
-from tests.assets.curation.curated_world import records
+from tests.assets.curation.curated_world import AS_IS, curate, records
 
-AS_IS = {"mode": "none"}
+ACCEPT = {"previous_step_success": True, "refine_prompt": ""}
+
+
+def reject(text):
+    return {"previous_step_success": False, "refine_prompt": text}
 
 
 def settings(theta=100.0, **reviews):
-    critic = {"balance_sft": AS_IS, "balance_rl": AS_IS}
-    return CurationSettings(split={"theta": theta}, critic=critic, reviews=reviews or None)
+    return CurationSettings(split={"theta": theta}, critic=AS_IS, reviews=reviews or None)
 
 
 def curated(world, options):
-    home = world.write()
-    home.lake.write(STEPS, build_steps(home, options)[0])
-    return home
+    return curate(world.write(), options, STEPS)
 
 
 def sft(world, options):
@@ -49,7 +50,7 @@ def test_a_persons_verdict_takes_the_place_of_the_critics(world, say):
     assert [row["accepted"] for row in used] == [True, True]
     assert not any(row["decided_by"] for row in plain)
     assert [row["decided_by"] for row in used] == ["person", None]
-    assert learned(used[0]) == {"previous_step_success": True, "refine_prompt": ""}
+    assert learned(used[0]) == ACCEPT
     assert used[0]["messages"][1]["content"].startswith("<think></think>")
     assert "looks right" in used[1]["messages"][1]["content"]
 
@@ -67,7 +68,7 @@ def test_nothing_contradicts_a_person(world, say):
         ("b", None),
         ("b", "person"),
     ]
-    assert learned(rows[2]) == {"previous_step_success": False, "refine_prompt": "a red barn"}
+    assert learned(rows[2]) == reject("a red barn")
     assert "looks wrong" in rows[2]["messages"][1]["content"]
 
 
@@ -124,16 +125,11 @@ class TestPairs:
         rows, dropped = self.pairs(world)
         assert not dropped
         verdict, preference, prompt = rows
-        accept = {"previous_step_success": True, "refine_prompt": ""}
-
-        def reject(text):
-            return {"previous_step_success": False, "refine_prompt": text}
-
         answers = [
             [answer_of(row[side]["content"]) for side in ("chosen", "rejected")] for row in rows
         ]
-        assert verdict["source"] == "verdict" and answers[0] == [accept, reject("try 1.1")]
-        assert preference["source"] == "preference" and answers[1] == [reject("try 1.1"), accept]
+        assert verdict["source"] == "verdict" and answers[0] == [ACCEPT, reject("try 1.1")]
+        assert preference["source"] == "preference" and answers[1] == [reject("try 1.1"), ACCEPT]
         assert (prompt["source"], prompt["iteration"]) == ("prompt", 1)
         assert answers[2] == [reject("a red barn"), reject("try 1.2")]
         assert all("<think></think>" in row["chosen"]["content"] for row in rows)
@@ -165,11 +161,10 @@ class TestPairs:
         world.add("held", [(2, False), (9, True)], split="heldout")
         pairs, counts, dropped = self.score_pairs(world)
         assert (counts, dropped) == ({"score_verdict": 2}, {})
-        refined = {"previous_step_success": False, "refine_prompt": "try 1.1"}
-        accept = {"previous_step_success": True, "refine_prompt": ""}
+        refined = reject("try 1.1")
         assert pairs == [
-            ("right-run", 0, "score_verdict", refined, accept),
-            ("wrong-run", 0, "score_verdict", accept, refined),
+            ("right-run", 0, "score_verdict", refined, ACCEPT),
+            ("wrong-run", 0, "score_verdict", ACCEPT, refined),
         ]
 
     def test_scores_that_decide_nothing_make_no_pair(self, world):
@@ -183,10 +178,6 @@ class TestPairs:
         world.add("a", [(7, False), (2, False), (4, False), (9, True)], [(7, False), (9, True)])
         pairs, counts, _ = self.score_pairs(world)
         assert counts["score_prompt"] == 2
-
-        def reject(text):
-            return {"previous_step_success": False, "refine_prompt": text}
-
         assert [pair for pair in pairs if pair[2] == "score_prompt"] == [
             ("a-run", 0, "score_prompt", reject("try 1.3"), reject("try 1.1")),
             ("a-run", 1, "score_prompt", reject("try 1.3"), reject("try 1.2")),

@@ -1,34 +1,23 @@
 """The sets of a round: rows by origin and weight, without what occurred before."""
 
 import json
-from datetime import UTC, datetime
 
 import pytest
 import yaml
 
 from assets.core.foundry import FoundryResource
-from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.planner_sets import build_planner_sft
 from assets.curation.sources import TrainingSources, round_partition
-from assets.curation.steps import build_steps
-from assets.prompts.rounds import RoundPlan, record_plan
+from assets.prompts.rounds import record_plan
 from assets.rounds.data import RoundSets
 from assets.rounds.safeguards import few_duplicates
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.rounds import ROUND_ROWS
 from schemas.trajectories import PLANS
-from tests.assets.curation.curated_world import World, records
+from tests.assets.curation.curated_world import AS_IS, World, curate, records, round_plan
 
 OLD, NEW = "toy-0000", "toy-0001"
-PLAN = RoundPlan(
-    number=1,
-    pack="toy",
-    first_shard=1,
-    shards=(NEW,),
-    planner="planner_sft_checkpoint@p",
-    critic="critic_rl_checkpoint@c",
-    began_at=datetime(2026, 1, 1, tzinfo=UTC),
-)
+PLAN = round_plan("toy", 1)
 
 
 @pytest.fixture
@@ -36,8 +25,7 @@ def foundry(tmp_path):
     """A home with sets of one shard, and another shard that a round has made."""
     path = tmp_path / "rounds.yaml"
     rounds = {"failure_weight": 3, "replay": 0.5}
-    critic = {"balance_sft": {"mode": "none"}, "balance_rl": {"mode": "none"}}
-    curation = {"split": {"theta": 1}, "critic": critic}
+    curation = {"split": {"theta": 1}, "critic": AS_IS}
     profile = {"base": "sketch", "pack": "interleave", "rounds": rounds, "curation": curation}
     path.write_text(yaml.safe_dump(profile))
     foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
@@ -49,13 +37,7 @@ def foundry(tmp_path):
     world.add("wrong", [(2, True)], [(3, True)], shard=NEW)
     world.write()
     record_plan(home, PLAN)
-    home.lake.write(STEPS, build_steps(home, settings)[0])
-    for table, build in (
-        (CRITIC_SFT, build_critic_sft),
-        (CRITIC_RL, build_critic_rl),
-        (PLANNER_SFT, build_planner_sft),
-    ):
-        home.lake.write(table, build(home, settings)[0])
+    curate(home, settings, STEPS, CRITIC_SFT, CRITIC_RL, PLANNER_SFT)
     return foundry
 
 
