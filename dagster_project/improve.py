@@ -18,8 +18,7 @@ from assets.prompts.assets import shard_names, trajectory_shards
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.rounds import RoundPlan, record_plan, record_state, recorded_rounds, states
 from assets.rounds.assets import findings, rounds_settings, store_round
-from assets.rounds.failures import failure_rows, quotas_of
-from assets.rounds.results import blocked_round
+from assets.rounds.results import blocked_round, failure_rows, quotas_of
 from schemas import FoundryError
 from schemas.rounds import ROUNDS, RoundRow
 from schemas.training import CRITIC, PLANNER, SFT_CRITIC

@@ -9,10 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from inference.agent_prompts.templates import version_of
+from schemas import TABLES
 from schemas.curation import (
     CRITIC_DPO,
     CRITIC_RL,
     CRITIC_SFT,
+    IMPORTS,
     PLANNER_RL,
     PLANNER_SFT,
     SEQUENCES,
@@ -32,6 +34,7 @@ from .planner_sets import build_planner_rl, build_planner_sft
 from .preference_pairs import build_critic_dpo
 from .sequences import build_sequences
 from .settings import BalanceSettings
+from .sources import TrainingSources
 from .steps import StepsReport, build_steps
 from .targets import own_target, progress_metadata, reduce_to_target, targets_of
 
@@ -125,6 +128,27 @@ SEQUENCE_SET = _set_node(
     tables=(SEQUENCES,),
     deps=_TRAJECTORY_INPUTS,
 )
+
+
+def _import_hashes(foundry: FoundryResource) -> list[str | None]:
+    """Hashes of the imports, where the profile uses any."""
+    if not IMPORT_SET.in_profile(foundry.settings):
+        return []
+    lake = foundry.home.lake
+    return list(lake.content_hashes(IMPORTS).values())
+
+
+IMPORT_SET = Node(
+    name="imports",
+    group="data_sets",
+    description="Training rows of other people, which `interleave import` stores with origin and "
+    "licence; used where a profile has `curation.exports.mix`.",
+    tables=(IMPORTS,),
+    sections=("curation.exports.mix",),
+    inputs=lambda foundry, _instance: _import_hashes(foundry),
+    output_hashes=_import_hashes,
+    may_be_empty=True,
+)
 EXPORT_SET = _set_node(
     name="exports",
     description="The sets in the formats of LLaMA-Factory, verl, the reference (JSONL) and Hugging "
@@ -199,6 +223,18 @@ def planner_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
 def sequences(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     rows, dropped = build_sequences(foundry.home, foundry.settings.curation)
     return _record_set(SEQUENCE_SET, context, foundry, rows, {"left_out": dropped}, "form")
+
+
+@dg.asset(**IMPORT_SET.asset_args())
+def imports(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    settings, home = foundry.settings.curation, foundry.home
+    if settings.exports.mix is None:
+        note = {"imports": dg.MetadataValue.text("the profile has no `curation.exports.mix`")}
+        return IMPORT_SET.describe(context, foundry, {IMPORTS.name: 0}, note)
+    sets = [TABLES[name] for name in type(settings.exports.mix).model_fields]
+    used = [*TrainingSources(home, settings).import_origins(sets)]
+    counts = {IMPORTS.name: home.lake.rows(IMPORTS)}
+    return IMPORT_SET.describe(context, foundry, counts, {"used": table_metadata(used)})
 
 
 @dg.asset(**EXPORT_SET.asset_args())

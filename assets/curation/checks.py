@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas import Table
-from schemas.curation import STEPS
+from schemas.curation import IMPORTS, STEPS
 from schemas.prompts import PROMPTS
 
 from ..core import checks
@@ -23,6 +23,7 @@ from .assets import (
     CRITIC_DPO_SET,
     CRITIC_RL_SET,
     CRITIC_SFT_SET,
+    IMPORT_SET,
     PLANNER_RL_SET,
     PLANNER_SFT_SET,
     SEQUENCE_SET,
@@ -174,6 +175,17 @@ def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefin
     return checks.blocking_checks(declared, **rules)
 
 
+def _missing_of_imports(foundry: FoundryResource, _partition: str | None) -> checks.Violations:
+    images = foundry.home.images
+    rows = foundry.home.lake.read(IMPORTS, columns=["row_id", "images"]).to_pylist()
+    return [
+        {"row_id": row["row_id"], "image": sha256}
+        for row in rows
+        for sha256 in row["images"]
+        if not images.exists(sha256)
+    ]
+
+
 steps_checks = checks.blocking_checks(
     STEP_SET,
     shards_hold=("Keys and references hold over all shards", shards_hold),
@@ -185,3 +197,6 @@ critic_dpo_checks = _set_checks(CRITIC_DPO_SET)
 planner_sft_checks = _set_checks(PLANNER_SFT_SET)
 sequences_checks = _set_checks(SEQUENCE_SET)
 planner_rl_checks = _set_checks(PLANNER_RL_SET)
+imports_checks = checks.blocking_checks(
+    IMPORT_SET, images_stored=("Every image of a row is in the store", _missing_of_imports)
+)

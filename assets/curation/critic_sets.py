@@ -28,7 +28,7 @@ from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, SCORES, TRAJECTOR
 from warehouse import EncodedImage, Home, Lake
 
 from ..core.duckdb_session import add_text_function, count_reasons
-from .balance import class_sizes, row_hashes, select_copies, verdict_counts
+from .sampling import class_sizes, row_hashes, select_copies, verdict_counts
 from .settings import BalanceSettings, CurationSettings
 from .shards import Columns, ShardedLake, pack_rows, query_batches, shard_session, unpacked_rows
 

@@ -98,9 +98,8 @@ def build_planner_sft(
         home, planner.comm, planner.interleaved_prompt, planner.seed
     )
     documents = sorted(imported, key=lambda row: row.cut > 0)
-    parts = chain(
-        curated.map(_plans, groups), curated.map(_continuations, groups), [_packed(documents)]
-    )
+    own = (curated.map(_packed_rows, groups, source) for source in _SOURCES)
+    parts = chain(*own, [_packed(documents)])
     return unpacked_rows(PLANNER_SFT, parts), quarantined
 
 
@@ -132,14 +131,10 @@ def _question(request: str, images: Sequence[str], settings: PlannerSettings) ->
     return planner_prompt(insert_image_tags(request, len(images)), template)
 
 
-def _plans(lake: Lake, settings: CurationSettings, shards: list[str]) -> bytes:
-    connection = shard_session(lake, settings, shards, _PLANNED)
-    return _packed(_plan_rows(connection, settings.planner))
-
-
-def _continuations(lake: Lake, settings: CurationSettings, shards: list[str]) -> bytes:
-    connection = shard_session(lake, settings, shards, _CONTINUED)
-    return _packed(_continuation_rows(connection, settings.planner))
+def _packed_rows(lake: Lake, settings: CurationSettings, source: str, shards: list[str]) -> bytes:
+    columns, make_rows = _SOURCES[source]
+    connection = shard_session(lake, settings, shards, columns)
+    return _packed(make_rows(connection, settings.planner))
 
 
 def _packed(rows: Iterable[PlannerSftRow]) -> bytes:
@@ -179,6 +174,9 @@ def _continuation_rows(
             request, rest = _request_so_far(planned, cut), Plan(planned.steps[cut:])
             question = planner_prompt(request, settings.interleaved_prompt, steps_given=cut)
             yield _row(planned, "continuation", cut, question, rest)
+
+
+_SOURCES = {"plan": (_PLANNED, _plan_rows), "continuation": (_CONTINUED, _continuation_rows)}
 
 
 def _row(

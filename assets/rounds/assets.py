@@ -23,9 +23,8 @@ from ..evaluation.grading import has_exact_grader
 from ..evaluation.items import pack_name, promotion_benchmark
 from ..prompts.rounds import RoundPlan, record_state, recorded_rounds, states
 from .data import SETS, RoundSets
-from .failures import failure_rows
 from .plan_retries import retry_plans
-from .results import finished_round, rounds_plot
+from .results import failure_rows, finished_round, rounds_plot
 from .safeguards import SafeguardResult, few_duplicates, heldout_free, not_collapsed
 from .settings import RoundsSettings
 

@@ -18,7 +18,7 @@ from warehouse.parted_files import ParquetRows, PartedFile
 
 from ..settings import ExportSettings
 from ..sources import images_of
-from . import huggingface, webdataset
+from . import huggingface
 from .folder import ExportFolder
 
 
@@ -34,7 +34,7 @@ class Format:
     use: str
     tables: tuple[Table, ...]
     write: Callable[[ExportFolder, ExportSettings], dict[str, int]]
-    header: Callable[[ExportFolder, Mapping[str, int]], dict[str, Any]] | None = None
+    header: Callable[[Mapping[str, int]], dict[str, Any]] | None = None
     use_of_parts: str | None = None
 
     def use_of(self, counts: Mapping[str, int]) -> str:
@@ -261,8 +261,8 @@ FORMATS = {
         "Interleave data as WebDataset",
         "`webdataset.WebDataset(...)` reads the tar files of a table; "
         "`datasets.load_dataset(this_folder, 'critic_sft_2_images', split='train')`",
-        webdataset.TABLES,
-        webdataset.write_webdataset,
-        webdataset.card_header,
+        huggingface.WEBDATASET_TABLES,
+        huggingface.write_webdataset,
+        huggingface.webdataset_header,
     ),
 }

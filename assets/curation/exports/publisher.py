@@ -128,7 +128,7 @@ def export(home: Home, settings: CurationSettings, name: str, round: int | None 
             card = Card(name, form.title, use, fingerprint, counts, files=files, **origin)
             option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
             (draft / CARD).write_bytes(orjson.dumps(asdict(card), option=option))
-            header = _header(form, folder, card)
+            header = _header(form, card)
             (draft / "README.md").write_text(header + card.markdown(), "utf-8")
             write_sums(draft, files)
     except OSError as error:
@@ -136,13 +136,13 @@ def export(home: Home, settings: CurationSettings, name: str, round: int | None 
     return Card(**read_card(path))
 
 
-def _header(form: Format, folder: ExportFolder, card: Card) -> str:
+def _header(form: Format, card: Card) -> str:
     """The YAML that the Hub and `datasets` read, in formats that they know."""
     if form.header is None:
         return ""
     simulated = ["simulated"] if simulation_note(card.sources) else []
     shared = {"license": "apache-2.0", "tags": ["interleave-foundry", *simulated]}
-    return yaml_header(shared | form.header(folder, card.counts))
+    return yaml_header(shared | form.header(card.counts))
 
 
 def _origin(sets: TrainingSources, tables: tuple[Table, ...]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assets.curation.balance import class_sizes, row_hashes, select_copies, verdict_counts
 from assets.curation.checks import unbalanced_verdicts
+from assets.curation.sampling import class_sizes, row_hashes, select_copies, verdict_counts
 from assets.curation.settings import BalanceSettings
 
 COUNTS = st.dictionaries(

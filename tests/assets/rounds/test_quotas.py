@@ -9,7 +9,7 @@ from assets.prompts.bank import PromptBank
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.rounds import Quotas, TrainStretch, recorded_rounds
 from assets.prompts.settings import BankSettings, FailureQuotaSettings
-from assets.rounds.failures import bounded_weights, quotas_of
+from assets.rounds.results import bounded_weights, quotas_of
 from schemas import FoundryError
 from schemas.rounds import FailureRow
 
