@@ -23,17 +23,8 @@ from schemas.curation import (
     STEPS,
     ImportedRow,
 )
-from schemas.prompts import PROMPTS, PromptRow
-from schemas.trajectories import (
-    ATTEMPTS,
-    PLANS,
-    SCORES,
-    TRAJECTORIES,
-    AttemptRow,
-    PlanRow,
-    ScoreRow,
-    TrajectoryRow,
-)
+from schemas.prompts import PROMPTS
+from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import EncodedImage, Home
 
 Chain = list[tuple[float, bool]]
@@ -82,27 +73,27 @@ class World:
         An empty chain is a text-only step.
         """
         inputs = [self._put_image() for _ in range(input_images)]
+        of = {"prompt_id": name, "shard": shard}
         self._add(
-            PROMPTS,
-            PromptRow(
-                prompt_id=name, pack="toy", category=category, subcategory="toys", template_id="t",
-                text=text or f"Tell {name}", terms=[], suffix=None, input_images=inputs,
-                shard=shard, split=split,
-            ),
+            PROMPTS, **of, pack="toy", category=category, subcategory="toys", template_id="t",
+            text=text or f"Tell {name}", terms=[], suffix=None, input_images=inputs, split=split,
         )  # fmt: skip
         before = inputs[-1] if inputs else None
         for number, chain in enumerate(chains, 1):
-            self._plan_step(name, shard, number, bool(chain), caption)
+            self._add(
+                PLANS, **of, plan_id=f"{name}-plan", planner="teacher", reasoning=f"why {name}",
+                step_number=number, step_name=f"Part {number}",
+                instruction=f"do {number}" if chain else None,
+                prompt=f"draw {name} {number}" if chain else None,
+                auxiliary_text=caption if chain else f"words {number}",
+            )  # fmt: skip
             after = self._attempts(name, shard, number, chain, before, chosen, why_rejected)
             before = after or before
         self._add(
-            TRAJECTORIES,
-            TrajectoryRow(
-                trajectory_id=f"{name}-run", prompt_id=name, plan_id=f"{name}-plan", shard=shard,
-                status=status, on_exhausted="last", t_max=5,
-                steps=len(chains) if completed_steps is None else completed_steps,
-                attempts=sum(map(len, chains)), error=None,
-            ),
+            TRAJECTORIES, **of, trajectory_id=f"{name}-run", plan_id=f"{name}-plan",
+            status=status, on_exhausted="last", t_max=5,
+            steps=len(chains) if completed_steps is None else completed_steps,
+            attempts=sum(map(len, chains)), error=None,
         )  # fmt: skip
         return f"{name}-run"
 
@@ -113,20 +104,6 @@ class World:
                 self.home.lake.write(table, [r for r in rows if r.shard == shard], shard)
         return self.home
 
-    def _plan_step(
-        self, name: str, shard: str, number: int, drawn: bool, caption: str | None
-    ) -> None:
-        self._add(
-            PLANS,
-            PlanRow(
-                prompt_id=name, plan_id=f"{name}-plan", shard=shard, planner="teacher",
-                reasoning=f"why {name}", step_number=number, step_name=f"Part {number}",
-                instruction=f"do {number}" if drawn else None,
-                prompt=f"draw {name} {number}" if drawn else None,
-                auxiliary_text=caption if drawn else f"words {number}",
-            ),
-        )  # fmt: skip
-
     def _attempts(
         self, name: str, shard: str, number: int, chain: Chain, before: str | None, chosen: str,
         why_rejected: str,
@@ -135,26 +112,20 @@ class World:
         chosen_index = len(chain) - 1 if chosen == "last" else -1
         for iteration, (score, accepted) in enumerate(chain):
             after = self._put_image()
+            key = {"trajectory_id": f"{name}-run", "step_number": number, "iteration": iteration}
+            key |= {"prompt_id": name, "shard": shard}
             self._add(
-                ATTEMPTS,
-                AttemptRow(
-                    trajectory_id=f"{name}-run", prompt_id=name, shard=shard, step_number=number,
-                    iteration=iteration,
-                    prompt=f"try {number}.{iteration}" if iteration else f"draw {name} {number}",
-                    source_image=before, image=after, seed=iteration, accepted=accepted,
-                    chosen=iteration == chosen_index,
-                    refined_prompt="" if accepted else f"try {number}.{iteration + 1}",
-                    reasoning="looks right" if accepted else why_rejected, generator="pen",
-                    critic="eye", generator_seconds=0.1, critic_seconds=0.1,
-                ),
+                ATTEMPTS, **key,
+                prompt=f"try {number}.{iteration}" if iteration else f"draw {name} {number}",
+                source_image=before, image=after, seed=iteration, accepted=accepted,
+                chosen=iteration == chosen_index,
+                refined_prompt="" if accepted else f"try {number}.{iteration + 1}",
+                reasoning="looks right" if accepted else why_rejected, generator="pen",
+                critic="eye", generator_seconds=0.1, critic_seconds=0.1,
             )  # fmt: skip
             self._add(
-                SCORES,
-                ScoreRow(
-                    trajectory_id=f"{name}-run", prompt_id=name, shard=shard, step_number=number,
-                    iteration=iteration, edit_success=score, over_edit=10, naturalness=score,
-                    artifacts=10, semantics=score, quality=score, overall=score, scorer="ruler",
-                ),
+                SCORES, **key, edit_success=score, over_edit=10, naturalness=score, artifacts=10,
+                semantics=score, quality=score, overall=score, scorer="ruler",
             )  # fmt: skip
         return after
 
@@ -162,8 +133,8 @@ class World:
         self.images += 1
         return self.home.images.put(encoded_image(self.images, self.image_size))
 
-    def _add(self, table: Table, row: Row) -> None:
-        self.rows.setdefault(table.name, []).append(row)
+    def _add(self, table: Table, **values: object) -> None:
+        self.rows.setdefault(table.name, []).append(table.row(**values))
 
 
 def curate(home: Home, settings: CurationSettings, *tables: Table) -> Home:

@@ -136,6 +136,12 @@ def test_requests_for_the_planners_grpo_are_a_file_of_their_own(home, tmp_path):
     assert row["extra_info"]["images"] == [hashlib.sha256(row["images"][0]["bytes"]).hexdigest()]
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    data = [path for path in files if path.name not in ("card.json", "SHA256SUMS")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in data}
+
+
 def test_large_sets_are_files_of_bounded_size(home):
     names = ("llamafactory", "verl", "reference")
     whole = {name: export(home, name).rename(home.exports / f"{name}-whole") for name in names}
@@ -158,15 +164,7 @@ def test_large_sets_are_files_of_bounded_size(home):
             assert [row for part in parts for row in part] == expected
         assert len(list(folders["reference"].glob("critic_rl*.jsonl"))) == 1
     for name in names:  # the last are one file each again: nothing of the others is left
-        before, after = (
-            {
-                str(path.relative_to(folder)): path.read_bytes()
-                for path in folder.rglob("*")
-                if path.is_file() and path.name not in ("card.json", "SHA256SUMS")
-            }
-            for folder in (whole[name], folders[name])
-        )
-        assert before == after
+        assert contents(folders[name]) == contents(whole[name])
 
 
 def test_reference_rows_have_exactly_its_keys(home, tmp_path):
@@ -180,24 +178,19 @@ def test_reference_rows_have_exactly_its_keys(home, tmp_path):
         assert all((folder / row[path]).is_file() for path in paths)
     white = [row for row in rows if "data/interleave/white.png" in row["origin_image_path"]]
     assert {row["origin_prompt"] for row in white} == {"draw wild0 1", "draw wild2 1"}
-    assert Image.open(folder / white[0]["origin_image_path"]).getcolors() == [
-        (256, (255, 255, 255))
-    ]
+    colors = Image.open(folder / white[0]["origin_image_path"]).getcolors()
+    assert colors == [(256, (255, 255, 255))]
 
 
 def test_reference_sequences_are_written_as_its_scripts_do(home):
-    options = settings(formats=("reference",)).model_copy(
-        update={"sequences": SequenceSettings(form="reference")}
-    )
+    form = SequenceSettings(form="reference")
+    options = settings(formats=("reference",)).model_copy(update={"sequences": form})
     curated_world.curate(home, options, SEQUENCES)
     (card,) = export_all(home, options)
-    assert card.counts == {
-        "critic_rl.jsonl": 12,
-        "interleaved_gen_simple.json": 8,
-        "interleaved_gen_reflection.json": 8,
-    }
+    names = ("interleaved_gen_simple.json", "interleaved_gen_reflection.json")
+    assert card.counts == {"critic_rl.jsonl": 12, **dict.fromkeys(names, 8)}
     folder = home.exports / "reference"
-    for name in ("interleaved_gen_simple.json", "interleaved_gen_reflection.json"):
+    for name in names:
         text = (folder / name).read_text("utf-8")
         rows = json.loads(text)
         assert text == json.dumps(rows, ensure_ascii=False, indent=4)  # as they dump it
