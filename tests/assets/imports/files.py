@@ -1,11 +1,9 @@
 """Files in the forms of the authors' released data, with what such files have wrong with them."""
 
-import csv
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pandas as pd
 from PIL import Image
 
 ELSEWHERE = "/data/somebody/Train-Data"
@@ -46,7 +44,9 @@ def planner_sft(folder: Path) -> Path:
         {"messages": turns("Lost <image>", PLAN), "images": [f"{ELSEWHERE}/lost.png"]},
         {"messages": turns("Only a question", PLAN)[:1], "images": []},
     ]
-    return _json(folder / "planner_sft.json", rows)
+    path = folder / "planner_sft.json"
+    path.write_text(json.dumps(rows))
+    return path
 
 
 def critic_sft(folder: Path, count: int = 4) -> Path:
@@ -56,7 +56,9 @@ def critic_sft(folder: Path, count: int = 4) -> Path:
         for n in range(count)
     ]
     rows.append({"messages": turns("<image> done?", VERDICT), "images": images[:1]})
-    return _json(folder / "critic_sft.json", rows)
+    path = folder / "critic_sft.json"
+    path.write_text(json.dumps(rows))
+    return path
 
 
 def critic_rl(folder: Path) -> Path:
@@ -78,16 +80,13 @@ def critic_rl(folder: Path) -> Path:
 def prompts(folder: Path, suffix: str, texts: list[str]) -> Path:
     """Prompts in the columns of `prompt40k.jsonl`, in another format by the suffix."""
     path = folder / f"prompts{suffix}"
-    rows = [{"id": str(n), "user_input": text} for n, text in enumerate(texts)]
+    rows = pd.DataFrame({"id": [str(n) for n in range(len(texts))], "user_input": texts})
     if suffix == ".csv":
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, ["id", "user_input"])
-            writer.writeheader()
-            writer.writerows(rows)
+        rows.to_csv(path, index=False)
     elif suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
+        rows.to_parquet(path)
     else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rows.to_json(path, orient="records", lines=True)
     return path
 
 
@@ -101,8 +100,3 @@ def _rl(
         "edited_image_path": after,
         "evaluation": evaluation,
     }
-
-
-def _json(path: Path, rows: list[dict[str, object]]) -> Path:
-    path.write_text(json.dumps(rows))
-    return path
