@@ -13,6 +13,7 @@ of a refinement is about another image.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import duckdb
 import pyarrow as pa
@@ -28,6 +29,7 @@ from .settings import CurationSettings
 from .shards import Columns, ShardedLake, pack_rows, query_batches, shard_session, unpacked_rows
 
 _KEY = ", ".join(ATTEMPT_KEY)
+_SOURCE_IMAGES: Columns = {ATTEMPTS: ("source_image", "image")}
 _COLUMNS: Columns = {
     PROMPTS: ("prompt_id", "split"),
     PLANS: ("plan_id", "step_number", "prompt"),
@@ -117,27 +119,35 @@ _PAIRS = f"""
 
 def build_critic_dpo(
     home: Home, settings: CurationSettings
-) -> tuple[pa.RecordBatchReader, dict[str, int]]:
-    """Rows (computed while they are read), and how many pairs were left out by reason."""
+) -> tuple[pa.RecordBatchReader, Counter[str]]:
+    """Rows (computed while they are read), and how many pairs were left out by reason, which is
+    complete when they are read."""
     curated = ShardedLake.of(home, settings)
     groups = curated.groups()
-    measured = [*curated.map(_measure, groups)]
-    canvas = store_canvas(home, settings, (first_image for _, first_image in measured))
-    dropped = sum((reasons for reasons, _ in measured), Counter())
-    rows = unpacked_rows(CRITIC_DPO, curated.map(_rows, groups, canvas))
-    return rows, dict(sorted(dropped.items()))
+    measured = groups if settings.critic.canvas_size is None else []
+    canvas = store_canvas(home, settings, curated.map(_first_image, measured))
+    dropped: Counter[str] = Counter()
+    parts = _without_counts(curated.map(_rows, groups, canvas), dropped)
+    return unpacked_rows(CRITIC_DPO, parts), dropped
 
 
-def _measure(
-    lake: Lake, settings: CurationSettings, shards: list[str]
-) -> tuple[Counter[str], str | None]:
-    """Left out pairs by reason, and what the canvas follows from."""
-    connection = shard_session(lake, settings, shards, _COLUMNS, opinions=True)
-    _create_pairs(connection, settings)
-    return Counter(count_reasons(connection, "pairs")), first_generated_image(connection)
+def _first_image(lake: Lake, settings: CurationSettings, shards: list[str]) -> str | None:
+    return first_generated_image(shard_session(lake, settings, shards, _SOURCE_IMAGES))
 
 
-def _rows(lake: Lake, settings: CurationSettings, canvas: str, shards: list[str]) -> bytes:
+def _without_counts(
+    parts: Iterable[tuple[bytes, Counter[str]]], counts: Counter[str]
+) -> Iterator[bytes]:
+    """The rows of the parts, whose counts are added up."""
+    for rows, of_part in parts:
+        counts.update(of_part)
+        yield rows
+
+
+def _rows(
+    lake: Lake, settings: CurationSettings, canvas: str, shards: list[str]
+) -> tuple[bytes, Counter[str]]:
+    """Rows, and left out pairs by reason."""
     connection = shard_session(lake, settings, shards, _COLUMNS, opinions=True)
     _create_pairs(connection, settings)
     version = add_critic_texts(connection, settings.critic.agent_prompt)
@@ -152,7 +162,8 @@ def _rows(lake: Lake, settings: CurationSettings, canvas: str, shards: list[str]
                {version}
         FROM pairs WHERE reason IS NULL ORDER BY shard, {_KEY}, source
     """
-    return pack_rows(CRITIC_DPO, query_batches(connection, sql))
+    rows = pack_rows(CRITIC_DPO, query_batches(connection, sql))
+    return rows, Counter(count_reasons(connection, "pairs"))
 
 
 def _create_pairs(connection: duckdb.DuckDBPyConnection, settings: CurationSettings) -> None:
