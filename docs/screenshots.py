@@ -24,7 +24,7 @@ from assets.evaluation.paper import test_summaries  # noqa: E402
 from assets.evaluation.runner import beside_paper_plot  # noqa: E402
 from assets.rounds.results import rounds_plot  # noqa: E402
 from bench.scale.inputs import load_costs  # noqa: E402
-from bench.scale.plot import save_plot  # noqa: E402
+from bench.scale.prediction import save_plot  # noqa: E402
 from dagster_project import definitions  # noqa: E402, F401, declares nodes
 from inference.backends.providers.budget import SPENDING_FILE  # noqa: E402
 from inference.backends.providers.settings import BudgetSettings  # noqa: E402

@@ -12,8 +12,7 @@ from schemas import FoundryError
 
 from .inputs import COSTS, MEASURED, Hardware, Images, load_costs, load_hardware, parse_count
 from .limits import Limit
-from .plot import save_plot
-from .prediction import SAMPLES, PredictedValue, Prediction, predict
+from .prediction import SAMPLES, PredictedValue, Prediction, predict, save_plot
 
 
 def main(

@@ -1,19 +1,18 @@
 """Time, money, objects and memory of a number of prompts, with intervals, and the first limits.
 
-The least time is that of the busiest resource (`fluid.py`). How much longer it takes is measured in
-a simulation of some shards (`efficiency.py`). Intervals are those of the costs' errors: 5th to 95th
-percentile of `SAMPLES` draws.
+The least time is that of the busiest resource; how much longer it takes is measured in a simulation
+of some shards (`efficiency.py`). Intervals are those of the costs' errors: 5th to 95th percentile
+of `SAMPLES` draws.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
-from . import storage
-from .efficiency import efficiency as simulated_efficiency
-from .fluid import (
+from .efficiency import (
     MONTH_SECONDS,
     STAGES,
     Stage,
@@ -21,11 +20,21 @@ from .fluid import (
     bound_seconds,
     call_costs,
     calls_per_prompt,
+    is_steady,
     stage_seconds,
     uses,
 )
-from .inputs import Costs, Hardware, Images
-from .limits import Limit, Limits
+from .efficiency import efficiency as simulated_efficiency
+from .inputs import Costs, Hardware, Images, load_hardware
+from .limits import (
+    Limit,
+    Limits,
+    Stored,
+    curation_memory_gb,
+    predict_stored,
+    run_memory_gb,
+    storage_usd,
+)
 
 SAMPLES = 200
 
@@ -114,7 +123,7 @@ class _Point:
     bottleneck: str
     hours: float
     usd: float
-    stored: storage.Stored
+    stored: Stored
 
 
 @dataclass(frozen=True)
@@ -137,15 +146,15 @@ class _Size:
         hours = loop_hours + curation_hours
         stored = self._stored(costs, {stage: seconds for stage, (seconds, _) in alone.items()})
         months = max(1.0, hours * 3600 / MONTH_SECONDS)
-        bytes_usd = storage.usd(costs, hardware, stored, months)
+        bytes_usd = storage_usd(costs, hardware, stored, months)
         machines = hardware.machines * hours * hardware.usd_per_machine_hour
         gpus = hardware.gpus * loop_hours * hardware.usd_per_gpu_hour
         stages = [
             self._stage(costs, stored, stage, *alone[stage]) for stage in STAGES if stage in alone
         ]
         used = sum(stage.usd for stage in stages) - self._provider_usd(costs)
-        curation_gb = storage.curation_memory_gb(costs, hardware, self.prompts)
-        run_gb = storage.run_memory_gb(costs, hardware, self.shard_size)
+        curation_gb = curation_memory_gb(costs, hardware, self.prompts)
+        run_gb = run_memory_gb(costs, hardware, self.shard_size)
         seconds, resource = alone["runs"]
         stages += [
             StagePrediction(
@@ -173,7 +182,7 @@ class _Size:
         return queues
 
     def _stage(
-        self, costs: Costs, stored: storage.Stored, stage: Stage, seconds: float, resource: str
+        self, costs: Costs, stored: Stored, stage: Stage, seconds: float, resource: str
     ) -> StagePrediction:
         usd = self._calls(costs, stage) * self._usd_per_call(costs, stage)
         gpu = self._gpu_seconds(costs, stage) / 3600 * self.hardware.usd_per_gpu_hour
@@ -210,11 +219,11 @@ class _Size:
         millions = self.prompts * costs.workloads[hardware.workload].attempts.value / 1e6
         return millions * curation.cpu_seconds_per_million.value / cores / 3600
 
-    def _stored(self, costs: Costs, alone: dict[Stage, float]) -> storage.Stored:
+    def _stored(self, costs: Costs, alone: dict[Stage, float]) -> Stored:
         """`alone`: seconds per prompt of the stages, with all runs."""
         of_a_shard = self.shard_size * self.hardware.runs / self.efficiency
         seconds = {stage: each * of_a_shard for stage, each in alone.items()}
-        return storage.stored(
+        return predict_stored(
             costs, self.hardware, self.prompts, self.shard_size, self.images, seconds
         )
 
@@ -251,3 +260,60 @@ def _interval(value: float, drawn: Sequence[float]) -> PredictedValue:
     ordered = sorted(drawn)
     last = len(ordered) - 1
     return PredictedValue(value, ordered[round(0.05 * last)], ordered[round(0.95 * last)])
+
+
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+# Hardware, shard size, images, label.
+SYSTEMS: tuple[tuple[str, int, Images, str], ...] = (
+    ("node", 100, "single", "one node, shards of 100"),
+    ("cluster", 100, "single", "cluster as it is, shards of 100"),
+    ("cluster-plan", 2_000, "packed", "cluster by the plan, shards of 2,000"),
+)
+
+
+def save_plot(path: Path, costs: Costs, seed: int = 0) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 4.6), layout="constrained")
+    left, *others = figure.subplots(1, 3, width_ratios=(1.1, 1, 1))
+    for system in SYSTEMS:
+        found = _predictions(costs, system, seed)
+        left.plot(SIZES, [each.hours.value / 24 for each in found], marker="o", label=system[3])
+        bounds = ([each.hours.low / 24 for each in found], [each.hours.high / 24 for each in found])
+        left.fill_between(SIZES, *bounds, alpha=0.2)
+        if system is not SYSTEMS[0]:
+            _limits(others[SYSTEMS.index(system) - 1], found[-1], system[3])
+    left.axhline(30, color="grey", linestyle=":", linewidth=1)
+    left.set(xscale="log", yscale="log", xlabel="prompts", title="Days (90 % interval)")
+    left.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+def _predictions(costs: Costs, system: tuple[str, int, Images, str], seed: int) -> list[Prediction]:
+    name, shard_size, images, _ = system
+    hardware = load_hardware(name, costs)
+    most = predict(costs, hardware, SIZES[-1], shard_size, images, seed)
+
+    def predicted(prompts: int) -> Prediction:
+        steady = is_steady(hardware, prompts, shard_size)
+        known = most.efficiency if steady else None
+        return predict(costs, hardware, prompts, shard_size, images, seed, efficiency=known)
+
+    return [*map(predicted, SIZES[:-1]), most]
+
+
+def _limits(axes: Any, prediction: Prediction, title: str) -> None:
+    """How much of each limit 10 M prompts use; beyond 100 % it is broken."""
+    limits = [limit for limit in prediction.limits if 0 < limit.prompts < math.inf]
+    shares = [100 * prediction.prompts / limit.prompts for limit in limits]
+    names = [limit.name.replace("Dagster's ", "") for limit in limits]
+    colours = ["tab:red" if share > 100 else "tab:green" for share in shares]
+    axes.barh(names, shares, color=colours)
+    axes.invert_yaxis()
+    axes.axvline(100, color="black", linewidth=1)
+    axes.set(xscale="log", xlabel="% of the limit")
+    axes.set_title(f"10 M prompts:\n{title}", fontsize=9)
+    axes.tick_params(axis="y", labelsize=7)

@@ -13,7 +13,7 @@ import pytest
 import simpy
 import yaml
 
-from bench.scale.fluid import bound_seconds, calls_per_prompt, uses
+from bench.scale.efficiency import bound_seconds, calls_per_prompt, uses
 from bench.scale.inputs import (
     COSTS,
     MEASURED,

@@ -11,17 +11,18 @@ from inference.sketch_world.object_catalog import KINDS, PLACES
 from inference.sketch_world.perception import perceive
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.scene import carry_out
-from tools.base_model.batches import Collator, pixels
-from tools.base_model.pretrain import pretrain
+from tools.base_model.architecture import Architecture
+from tools.base_model.pretrain import BaseModelSettings, PretrainingSettings, pretrain
 from tools.base_model.pretraining_samples import (
     MARKS,
+    Collator,
     caption,
     drill_sample,
     image_sample,
+    pixels,
     reading_sample,
 )
 from tools.base_model.scenes import EditPair, EditSample
-from tools.base_model.settings import Architecture, BaseModelSettings, PretrainingSettings
 from tools.base_model.vision_pretraining import cell_sample
 from tools.base_model.vocabulary import build_tokenizer
 from training.base_model import PACKAGED_MODEL

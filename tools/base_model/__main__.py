@@ -6,8 +6,7 @@ Started again it resumes.
 import sys
 from pathlib import Path
 
-from .pretrain import pretrain
-from .settings import BaseModelSettings
+from .pretrain import BaseModelSettings, pretrain
 
 if __name__ == "__main__":
     pretrain(

@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from inference.backends import torch_cpu_shim
+from pydantic import Field
 
-from .settings import Architecture
+from inference.backends import torch_cpu_shim
+from schemas.yaml_config import ConfigModel
+
 from .vocabulary import CHAT_TEMPLATE
 
 if TYPE_CHECKING:
@@ -18,6 +20,20 @@ if TYPE_CHECKING:
 PATCH, MERGE = 16, 2
 _HEAD_SIZE = 32
 _CONTEXT_LENGTH = 4096
+
+
+class Architecture(ConfigModel):
+    """Sizes of a tiny Qwen3-VL; the defaults make 3.6 million parameters."""
+
+    hidden: int = Field(192, multiple_of=32, description="Width of the language model")
+    layers: int = Field(5, ge=1, description="Layers of the language model")
+    feed_forward: int = Field(512, ge=32, description="Width of its feed-forward layers")
+    vision_hidden: int = Field(128, multiple_of=32, description="Width of the vision tower")
+    vision_layers: int = Field(2, ge=1, description="Layers of the vision tower")
+    vocabulary: int = Field(2048, ge=512, description="Entries that the BPE is trained to")
+    image_pixels: int = Field(
+        96 * 96, description="Largest image in pixels; a visual token covers 32 x 32"
+    )
 
 
 def build_model(

@@ -13,15 +13,23 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from inference.sketch_world.seeded_random import random_by
+from schemas.yaml_config import ConfigModel
 from training.launch.jobs import TrainingProgress
 from training.sft.recipe import cpu_has_amx
 from warehouse.atomic import atomic_path
 
-from .architecture import build_model, build_processor
-from .batches import Collator, pixels
-from .pretraining_samples import TrainingSample, drill_sample, image_sample, reading_sample
-from .settings import BaseModelSettings, PretrainingSettings
+from .architecture import Architecture, build_model, build_processor
+from .pretraining_samples import (
+    Collator,
+    TrainingSample,
+    drill_sample,
+    image_sample,
+    pixels,
+    reading_sample,
+)
 from .vision_pretraining import Probes, cell_sample
 from .vocabulary import build_tokenizer
 
@@ -38,6 +46,37 @@ _SEED_STRIDE = 10**9  # between the samples of two seeds
 _POOL = 16  # steps whose samples are sorted by length together
 # Share of captions of one image, until that share of the steps is done: seeing comes first.
 _CAPTIONS = ((0.15, 0.8), (1.0, 0.1))
+
+
+class PretrainingSettings(ConfigModel):
+    """Pretraining of the tiny model: to see and to read, before it is fine-tuned as an agent."""
+
+    sight_steps: int = Field(1200, ge=0, description="Optimizer steps of the vision tower alone")
+    sight_batch: int = Field(64, ge=1, description="Images per step of these")
+    sight_learning_rate: float = Field(2e-3, gt=0, description="Their peak learning rate")
+    steps: int = Field(2400, ge=1, description="Optimizer steps of the whole model")
+    batch: int = Field(32, ge=1, description="Samples per step of these")
+    learning_rate: float = Field(1e-3, gt=0, description="Their peak learning rate")
+    drill_steps: int = Field(
+        600, ge=0, description="Optimizer steps of drills, mixed with readings and image samples"
+    )
+    surprise_steps: int = Field(
+        1200,
+        ge=0,
+        description="Optimizer steps of image samples whose result mostly differs from the request",
+    )
+    seed: int = Field(0, description="Seed of weights, samples and their order")
+    threads: int = Field(2, ge=1, description="CPU threads")
+
+
+class BaseModelSettings(ConfigModel):
+    """How the base model is made."""
+
+    architecture: Architecture = Field(Architecture(), description="Sizes of the tiny model")
+    lessons: PretrainingSettings = Field(
+        PretrainingSettings(), description="How the tiny model is pretrained"
+    )
+
 
 Report = Callable[[TrainingProgress], object]
 _Source = Callable[[int], list[TrainingSample]]  # samples of a step
