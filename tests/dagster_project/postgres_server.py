@@ -7,12 +7,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.helpers.ports import free_port
 
 PASSWORD = "not-to-be-seen-anywhere"
+
+
+def postgres_cluster(port: int) -> dict[str, Any]:
+    """Section `cluster` of a profile whose history is there; the password is in $THE_PASSWORD."""
+    server = {"host": "127.0.0.1", "port": port, "user": "foundry", "database": "postgres"}
+    return {"postgres": {**server, "password": "THE_PASSWORD"}, "runs": 2}
 
 
 @contextmanager

@@ -2,13 +2,12 @@
 
 import dagster as dg
 import pytest
-import yaml
 
-from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from interleave_foundry import query
 from schemas.trajectories import MEMBER_SCORES, SCORES
+from tests.dagster_project.conftest import tiny_foundry
 from tests.helpers.tiny_editscore import overfit, settings, short_prompts, tiny_model
 from warehouse.views import refresh_views
 
@@ -16,20 +15,7 @@ pytestmark = pytest.mark.long
 
 STAGES = ["taxonomy", "vocabulary", "templates", "prompts", "plans", "trajectories", "scores"]
 SKETCH = {"planner": "sketch", "generator": "sketch", "critic": "sketch", "scorer": "sketch"}
-TINY = {
-    "name": "tiny",
-    "description": "A few prompts, small pictures, two scorers",
-    "pack": "sketchbook",
-    "sizes": {"demo": 1},
-    "bank": {"shard_size": 6},
-    "sketch": {"picture_size": 96, "scorer_noise": 1.0},
-}
-
-
-def foundry(folder, name, **more):
-    path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(TINY | more))
-    return FoundryResource(profile=str(path), root=str(folder / "lake"))
+TINY = {"bank": {"shard_size": 6}, "sketch": {"picture_size": 96, "scorer_noise": 1.0}}
 
 
 def run(foundry):
@@ -50,15 +36,15 @@ def editscore(tmp_path_factory):
 
 def test_an_ensemble_from_a_profile_to_sql(tmp_path, monkeypatch, editscore):
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    plain = foundry(tmp_path, "plain", roles=SKETCH)
+    plain = tiny_foundry(tmp_path, **TINY)
     first, shown = run(plain)
     assert "scores[sketchbook-0000]" in first.materialized
     assert not plain.home.lake.partitions(MEMBER_SCORES)
     assert "agreement" not in shown
 
-    both = foundry(
+    both = tiny_foundry(
         tmp_path,
-        "both",
+        **TINY,
         roles=SKETCH | {"scorer": "ensemble"},
         ensemble={"members": {"sketch": 1, "editscore": 3}},
         editscore=editscore,

@@ -11,18 +11,16 @@ from PIL import Image
 
 from assets.core.foundry import FoundryResource
 from assets.generations.assets import GENERATION_SET
-from dagster_project import automation
-from dagster_project.definitions import ASSETS, CHECKS, definitions
+from dagster_project.definitions import definitions
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
-from dagster_project.stage_runner import QUIET
 from dagster_project.stages import select_nodes
 from interleave_foundry import query
 from schemas import FoundryError
 from schemas.generations import GENERATIONS
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
 from tests.dagster_project.conftest import copy_lake, tiny_foundry
-from tests.helpers.ticks import run_requests, schedule_tick, sensor_tick
+from tests.helpers.ticks import materialize, run_job, run_requests, schedule_tick, sensor_tick
 from warehouse import EncodedImage
 
 pytestmark = pytest.mark.slow
@@ -191,15 +189,9 @@ def test_other_options_answer_again(answered, instance, tmp_path):
 def test_a_lost_image_fails_its_check(answered, instance):
     images = query("select images from generations where request_key = 'house'", answered.home)
     Path(answered.home.images.url(images.images[0][0])).unlink()
-    result = dg.materialize(
-        [*ASSETS, *CHECKS],
-        selection=dg.AssetSelection.checks_for_assets("generations"),
-        tags={"dagster/partition": "inbox-0000"},
-        instance=instance,
-        resources={"foundry": answered},
-        run_config=QUIET,
-        raise_on_error=False,
-    )
+    checks = dg.AssetSelection.checks_for_assets("generations")
+    tags = {"dagster/partition": "inbox-0000"}
+    result = materialize(answered, instance, checks, tags=tags, raise_on_error=False)
     failed = {e.check_name for e in result.get_asset_check_evaluations() if not e.passed}
     assert failed == {"pictures_intact"}
 
@@ -252,12 +244,5 @@ def test_batches_are_partitions_where_the_profile_has_requests(foundry, instance
 
 def test_the_job_answers_a_batch(foundry, instance):
     instance.add_dynamic_partitions("batches", ["inbox-0000"])
-    here = dg.Definitions(
-        ASSETS,
-        jobs=[automation.make_generations],
-        asset_checks=CHECKS,
-        resources={"foundry": foundry},
-    )
-    job = here.resolve_job_def("make_generations")
-    done = job.execute_in_process(instance=instance, partition_key="inbox-0000", run_config=QUIET)
+    done = run_job("make_generations", foundry, instance, partition_key="inbox-0000")
     assert done.success and len(rows_of(foundry)) == 2

@@ -2,13 +2,12 @@
 
 import dagster as dg
 import pytest
-import yaml
 
-from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
 from dagster_project.rehearsal.provider import local_provider
 from dagster_project.run import run_lineage
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
+from tests.dagster_project.conftest import tiny_foundry
 
 pytestmark = pytest.mark.slow
 
@@ -19,25 +18,14 @@ SHARDS = [f"sketchbook-{n:04}" for n in range(4)]
 def run(folder, address, **weights):
     """Labels of what is materialized, the metadata of the last shard, and generators by prompt."""
     endpoints = [{"url": f"{address}/v1"}]
-    profile = {
-        "name": "mixed",
-        "description": "The sketch world, and a server that draws patches",
-        "roles": {
-            "planner": "sketch",
-            "generator": weights,
-            "critic": "sketch",
-            "scorer": "sketch",
-        },
-        "images": {"generator": {"model": "patches", "size": "96x96"}, "endpoints": endpoints},
-        "pack": "sketchbook",
-        "sizes": {"demo": len(SHARDS)},
-        "bank": {"shard_size": 3},
-        "loop": {"t_max": 2},
-        "sketch": {"picture_size": 96},
-    }
-    path = folder / f"{len(list(folder.iterdir()))}.yaml"
-    path.write_text(yaml.safe_dump(profile))
-    foundry = FoundryResource(profile=str(path), root=str(folder / "lake"))
+    foundry = tiny_foundry(
+        folder,
+        roles={"planner": "sketch", "generator": weights, "critic": "sketch", "scorer": "sketch"},
+        images={"generator": {"model": "patches", "size": "96x96"}, "endpoints": endpoints},
+        sizes={"demo": len(SHARDS)},
+        bank={"shard_size": 3},
+        loop={"t_max": 2},
+    )
     with open_instance(foundry.home) as instance:
         made = run_lineage(foundry, instance, shards=len(SHARDS), select=STAGES).materialized
         event = instance.get_latest_materialization_event(dg.AssetKey("trajectories"))

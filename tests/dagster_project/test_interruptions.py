@@ -72,7 +72,7 @@ def test_workers_end_with_a_killed_command_and_the_next_run_finishes(foundry, st
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("started", [None, ignore_sigint], indirect=True)
+@pytest.mark.parametrize("started", [ignore_sigint], indirect=True)
 def test_term_ends_the_command_and_its_workers(started):
     workers = psutil.Process(started.pid).children(recursive=True)
     started.terminate()
@@ -135,22 +135,21 @@ def test_what_is_lost_or_damaged_is_made_again(sampled, instance):
 
 def test_a_damaged_table_is_one_line_and_a_lost_image_is_drawn_again(sampled, instance):
     lake = sampled.home.lake
-    attempts = lake.read(ATTEMPTS)
-    lost = Path(sampled.home.images.url(attempts["image"][0].as_py()))
-    lost.unlink()
-    run_lineage(sampled, instance, shards=1, select=["trajectories"], force=True)
-    run_lineage(sampled, instance, shards=1)
-    assert lost.is_file() and lake.read(ATTEMPTS)["image"].equals(attempts["image"])
-
     steps = Path(lake.glob(STEPS).replace("*", "all"))
     intact = steps.read_bytes()
     steps.write_bytes(intact[:40] + bytes(400) + intact[440:])
     lake.delete(CRITIC_SFT, "all")
     with pytest.raises(StorageError, match=r"steps/all/part-0.*is damaged.*verify --repair"):
-        run_lineage(sampled, instance, shards=1)
+        run_lineage(sampled, instance, 1, ["steps", "critic_sft"])
     steps.unlink()
-    run_lineage(sampled, instance, shards=1)
-    assert steps.read_bytes() == intact
+    run_lineage(sampled, instance, 1, ["steps", "critic_sft"])
+    assert steps.read_bytes() == intact and lake.partitions(CRITIC_SFT)
+
+    attempts = lake.read(ATTEMPTS)
+    lost = Path(sampled.home.images.url(attempts["image"][0].as_py()))
+    lost.unlink()
+    run_lineage(sampled, instance, 1, ["trajectories"], force=True)
+    assert lost.is_file() and lake.read(ATTEMPTS)["image"].equals(attempts["image"])
 
 
 def test_an_unusable_dagster_storage_is_one_line(profile, tmp_path):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from assets.core.foundry import FoundryResource
 from bench.many_shards import report_materializations
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
-from tests.dagster_project.postgres_server import PASSWORD, postgres
+from tests.dagster_project.conftest import tiny_foundry
+from tests.dagster_project.postgres_server import PASSWORD, postgres, postgres_cluster
 from tests.helpers.automation import wait_until
 from tests.helpers.browser import dagster_ui, query_graphql
 
@@ -35,23 +35,19 @@ _BACKFILL = """{ partitionBackfillOrError(backfillId: "%s") { ... on PartitionBa
 
 
 @pytest.fixture
-def ui(foundry, profile, monkeypatch):
+def ui(tmp_path, monkeypatch):
     """The UI on a home of 1,000 shards: a bank of one, and materializations of all others."""
     with postgres() as port:
-        server = f"host: 127.0.0.1, port: {port}, user: foundry, database: postgres"
-        cluster = f"{{postgres: {{{server}, password: THE_PASSWORD}}, runs: 2}}"
-        with Path(profile).open("a") as file:
-            file.write(f"\ncluster: {cluster}\n")
         monkeypatch.setenv("THE_PASSWORD", PASSWORD)
         monkeypatch.delenv("DAGSTER_HOME", raising=False)
-        foundry = FoundryResource(profile=profile, root=foundry.root)
+        foundry = tiny_foundry(tmp_path, cluster=postgres_cluster(port))
         with open_instance(foundry.home, foundry.settings.cluster) as instance:
             run_lineage(foundry, instance, len(MISSING), _BANK)
             instance.add_dynamic_partitions("shards", SHARDS)
             made = [shard for shard in SHARDS if shard not in MISSING]
             for node, shards in (("plans", made), ("trajectories", made), ("scores", made[:50])):
                 report_materializations(foundry, instance, node, shards)
-        with dagster_ui(Path(foundry.root), Path(profile)) as url:
+        with dagster_ui(Path(foundry.root), Path(foundry.profile)) as url:
             yield url
 
 

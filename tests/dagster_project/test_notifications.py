@@ -10,11 +10,9 @@ from pydantic import ValidationError
 
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.notification_settings import NotificationSettings
-from dagster_project.definitions import ASSETS
 from dagster_project.instance import NO_RETRIES
-from dagster_project.stage_runner import QUIET
 from tests.dagster_project.conftest import tiny_foundry
-from tests.helpers.ticks import sensor_tick
+from tests.helpers.ticks import materialize, sensor_tick
 
 SHARD = "sketchbook-0000"
 
@@ -59,15 +57,7 @@ def cursor(foundry, instance):
 def fail(foundry, instance) -> str:
     """A run that fails, since there are no prompts; its id."""
     instance.add_dynamic_partitions(str(SHARDS.name), [SHARD])
-    result = dg.materialize(
-        ASSETS,
-        selection=["plans"],
-        partition_key=SHARD,
-        instance=instance,
-        resources={"foundry": foundry},
-        run_config=QUIET,
-        raise_on_error=False,
-    )
+    result = materialize(foundry, instance, ["plans"], partition_key=SHARD, raise_on_error=False)
     assert not result.success
     return result.run_id
 

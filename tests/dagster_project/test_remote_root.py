@@ -1,7 +1,5 @@
 """The whole lineage with its lake and images on other filesystems than a folder."""
 
-from pathlib import Path
-
 import pytest
 
 from assets.core.foundry import FoundryResource
@@ -10,6 +8,7 @@ from dagster_project.run import run_lineage
 from dagster_project.stages import select_nodes
 from interleave_foundry import query
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES
+from tests.dagster_project.conftest import tiny_foundry
 from tests.helpers.command import interleave
 from warehouse.views import refresh_views
 
@@ -19,11 +18,9 @@ MANY = "select count(*) > 10 as many from attempts"
 
 
 @pytest.fixture
-def profile(profile):
+def profile(tmp_path):
     """With few prompts: an S3 server answers some hundred requests a second."""
-    path = Path(profile)
-    path.write_text(path.read_text().replace("shard_size: 25", "shard_size: 5"))
-    return profile
+    return tiny_foundry(tmp_path, bank={"shard_size": 5}).profile
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import dagster as dg
 import pytest
 
 from assets.checkpoints import training
@@ -13,14 +12,13 @@ from assets.core.node import NODES
 from assets.curation.exports.publisher import export_all
 from assets.evaluation.systems import newest_system
 from dagster_project import retraining
-from dagster_project.definitions import ASSETS, CHECKS, definitions
-from dagster_project.stage_runner import QUIET
+from dagster_project.definitions import definitions
 from dagster_project.stages import is_up_to_date
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from tests.dagster_project.conftest import copy_lake, tiny_foundry
 from tests.helpers.fake_launcher import FakeLauncher
-from tests.helpers.ticks import sensor_tick
+from tests.helpers.ticks import materialize, run_job, sensor_tick
 from training.registry import CheckpointRegistry
 
 pytestmark = pytest.mark.slow
@@ -79,14 +77,7 @@ def change(foundry, count, name):
 
 
 def train(foundry, instance):
-    result = dg.materialize(
-        [*ASSETS, *CHECKS],
-        selection=["base_model", "planner_sft_checkpoint"],
-        instance=instance,
-        resources={"foundry": foundry},
-        run_config=QUIET,
-    )
-    assert result.success
+    assert materialize(foundry, instance, ["base_model", "planner_sft_checkpoint"]).success
 
 
 def tick(foundry, instance):
@@ -98,10 +89,7 @@ def tick(foundry, instance):
 
 
 def run(request, foundry, instance):
-    job = definitions(foundry).resolve_job_def(request.job_name)
-    return job.execute_in_process(
-        instance=instance, run_config=QUIET, tags=request.tags, raise_on_error=False
-    )
+    return run_job(request.job_name, foundry, instance, tags=request.tags, raise_on_error=False)
 
 
 def test_without_a_section_training_it_says_so(foundry, instance, tmp_path):

@@ -4,13 +4,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
 from assets.prompts import assets as prompt_assets
-from dagster_project import automation
-from dagster_project.definitions import ASSETS, CHECKS, definitions, defs
+from dagster_project.definitions import definitions, defs
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from dagster_project.stage_runner import QUIET
@@ -19,7 +17,8 @@ from interleave_foundry import query
 from schemas import FoundryError
 from schemas.prompts import PROMPTS, TEMPLATES
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES
-from tests.helpers.ticks import run_requests, schedule_tick
+from tests.dagster_project.conftest import tiny_foundry
+from tests.helpers.ticks import materialize, run_job, run_requests, schedule_tick
 from tests.inference.backends.providers.faulty_provider import KEY, FaultSchedule, provider
 from warehouse.views import refresh_views
 
@@ -65,15 +64,9 @@ def test_a_failed_blocking_check_stops_the_run_and_does_not_count_as_done(foundr
 def test_a_missing_image_fails_its_check(sampled, instance):
     image = sampled.home.lake.read(ATTEMPTS)["image"][0].as_py()
     Path(sampled.home.images.url(image)).unlink()
-    result = dg.materialize(
-        [*ASSETS, *CHECKS],
-        selection=dg.AssetSelection.checks_for_assets("trajectories"),
-        tags={"dagster/partition": "sketchbook-0000"},
-        instance=instance,
-        resources={"foundry": sampled},
-        run_config=QUIET,
-        raise_on_error=False,
-    )
+    checks = dg.AssetSelection.checks_for_assets("trajectories")
+    tags = {"dagster/partition": "sketchbook-0000"}
+    result = materialize(sampled, instance, checks, tags=tags, raise_on_error=False)
     failed = {e.check_name for e in result.get_asset_check_evaluations() if not e.passed}
     assert failed == {"images_intact"}
 
@@ -120,46 +113,27 @@ def test_a_shard_that_fails_is_requested_again_twice_and_leaves_no_gap(
 
 def test_the_launchpad_grows_the_bank(foundry, instance):
     for shards, expected in ((2, 2), (1, 2), (3, 3)):
-        result = dg.materialize(
-            [*ASSETS, *CHECKS],
-            selection=["taxonomy", "vocabulary", "vocabulary_expansion", "templates", "prompts"],
-            instance=instance,
-            resources={"foundry": foundry},
-            run_config={**QUIET, "ops": {"prompts": {"config": {"shards": shards}}}},
-        )
+        config = {**QUIET, "ops": {"prompts": {"config": {"shards": shards}}}}
+        result = materialize(foundry, instance, SHARD_STAGES[:5], run_config=config)
         assert result.success and len(foundry.home.lake.partitions(PROMPTS)) == expected
     assert len(instance.get_dynamic_partitions(str(SHARDS.name))) == 3
 
 
 def test_aggregates_follow_once_every_shard_is_there(foundry, instance):
     instance.add_dynamic_partitions(str(SHARDS.name), ["sketchbook-0000", "sketchbook-0001"])
-    _refresh(foundry, instance, "sketchbook-0000")
+    run_job("refresh_data", foundry, instance, partition_key="sketchbook-0000")
     names, cursor = _requested(instance)
     assert not names
-    _refresh(foundry, instance, "sketchbook-0001")
+    run_job("refresh_data", foundry, instance, partition_key="sketchbook-0001")
     followed = []
     while (requested := _requested(instance, cursor))[0]:
         names, cursor = requested
         followed += sorted(names)
-        dg.materialize(
-            [*ASSETS, *CHECKS],
-            selection=sorted(names),
-            instance=instance,
-            resources={"foundry": foundry},
-            run_config=QUIET,
-        )
+        materialize(foundry, instance, sorted(names))
     # `prompt_audit` is of the groups that `refresh_data` makes itself.
     automatic = (node for node in NODES.values() if node.automatic and node.group != "prompts")
     assert sorted(followed) == sorted(node.name for node in automatic)
     assert foundry.home.lake.partitions(SCORES) == ["sketchbook-0000", "sketchbook-0001"]
-
-
-def _refresh(foundry, instance, shard):
-    here = dg.Definitions(
-        ASSETS, jobs=[automation.refresh_data], asset_checks=CHECKS, resources={"foundry": foundry}
-    )
-    job = here.resolve_job_def("refresh_data")
-    assert job.execute_in_process(instance=instance, partition_key=shard, run_config=QUIET).success
 
 
 def _requested(instance, cursor=None):
@@ -206,17 +180,15 @@ def test_a_shard_that_fails_for_good_holds_back_no_other(foundry, instance, jobs
 
 
 @pytest.mark.long
-def test_processes_share_the_calls_that_a_server_admits(tmp_path, profile, monkeypatch):
+def test_processes_share_the_calls_that_a_server_admits(tmp_path, monkeypatch):
     """Two processes, each of which has one of the two calls under way that it admits."""
     monkeypatch.setenv("TEST_KEY", KEY)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     with provider(FaultSchedule(latency=0.7)) as server:
         endpoint = {"url": f"{server.url}/v1", "key": "TEST_KEY", "concurrency": 2}
         planner = {"endpoints": [endpoint], "planner": {"model": "m-1"}}
-        path = tmp_path / "served.yaml"
-        changes = {"base": profile, "roles": {"planner": "openai"}, "openai": planner}
-        path.write_text(yaml.safe_dump(changes | {"bank": {"shard_size": 6}}))
-        foundry = FoundryResource(profile=str(path), root=str(tmp_path / "served"))
+        roles = {"planner": "openai", "generator": "sketch", "critic": "sketch", "scorer": "sketch"}
+        foundry = tiny_foundry(tmp_path, roles=roles, openai=planner, bank={"shard_size": 6})
         lines: list[str] = []
         with open_instance(foundry.home) as instance:
             run_lineage(foundry, instance, 3, SHARD_STAGES[:6], lines.append, jobs=3)

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from assets.core.foundry import FoundryResource
 from assets.core.node import NODES
 from bench.many_shards import SHARD_NODES, report_materializations, synthesize_shards
 from dagster_project import stages
 from dagster_project.stages import is_up_to_date, up_to_date_partitions
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import PLANS, SCORES, TRAJECTORIES
+from tests.dagster_project.conftest import tiny_foundry
 
 SHARDS = [f"sketchbook-{number:04d}" for number in range(7)]
 
@@ -82,10 +82,8 @@ def test_a_change_of_a_shard_makes_that_shard_stale(filled, instance):
             assert current(filled, instance, node) == fresh[node], (change, node)
 
 
-def test_other_settings_make_every_shard_stale(filled, instance, profile):
-    Path(profile).write_text(Path(profile).read_text() + "loop: {t_max: 7}\n")
-    path = Path(profile).rename(Path(profile).with_name("other.yaml"))
-    other = FoundryResource(profile=str(path), root=filled.root)
+def test_other_settings_make_every_shard_stale(filled, instance, tmp_path):
+    other = tiny_foundry(tmp_path, filled.root, loop={"t_max": 7})
     assert [len(current(other, instance, node)) for node in SHARD_NODES] == [0, 0, len(SHARDS)]
 
 

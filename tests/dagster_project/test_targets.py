@@ -3,14 +3,12 @@ would take."""
 
 import multiprocessing
 import random
-import textwrap
 import time
 from collections import Counter
 from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.curation.exports.folder import read_card
@@ -34,18 +32,18 @@ PROCESSES.set_forkserver_preload(["tests.dagster_project.test_targets"])
 TARGETS = {"planner_sft": 50, "critic_sft": 40, "critic_rl": 16}
 SETS = ["+planner_sft", "+critic_sft", "+critic_rl"]
 ANSWER = 0.002  # USD: 1000 tokens in and 100 out
-PAID = """
-    name: paid
-    description: A provider that bills every answer, and fails one request in five
-    roles: {planner: openai, generator: sketch, critic: openai, scorer: openai}
-    pack: sketchbook
-    sizes: {few: 5, full: 14}
-    bank: {shard_size: 4}
-    sketch: {picture_size: 96}
-    loop: {t_max: 3}
-    limits: {tries: 8, backoff_seconds: 0.05, call_timeout_seconds: 5, failure_share: 0.75}
-    prices: {m-1: {input: 1.0, output: 10.0}}
-"""
+PAID = {
+    "sizes": {"few": 5, "full": 14},
+    "bank": {"shard_size": 4},
+    "loop": {"t_max": 3},
+    "limits": {
+        "tries": 8,
+        "backoff_seconds": 0.05,
+        "call_timeout_seconds": 5,
+        "failure_share": 0.75,
+    },
+    "prices": {"m-1": {"input": 1.0, "output": 10.0}},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -56,14 +54,17 @@ def _environment(monkeypatch):
 
 def paid(folder, server, budget, size):
     """The home, by a profile with a budget of so many USD."""
-    values = yaml.safe_load(textwrap.dedent(PAID))
+    model = {"model": "m-1", "max_tokens": 1000}
+    agents = {"planner": model, "critic": model, "scorer": model}
     endpoints = [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]
-    agent = {"model": "m-1", "max_tokens": 1000}
-    agents = dict.fromkeys(("planner", "critic", "scorer"), agent)
-    values["openai"] = {"endpoints": endpoints, "timeout_seconds": 2, **agents}
-    path = folder / f"budget-{budget:.2f}.yaml"
-    path.write_text(yaml.safe_dump({**values, "targets": TARGETS, "budget": {"usd": budget}}))
-    return FoundryResource(profile=str(path), root=str(folder / "home"), size=size)
+    sections = PAID | {
+        "roles": dict.fromkeys(agents, "openai") | {"generator": "sketch"},
+        "openai": {"endpoints": endpoints, "timeout_seconds": 2, **agents},
+        "targets": TARGETS,
+        "budget": {"usd": budget},
+    }
+    profile = tiny_foundry(folder, **sections).profile
+    return FoundryResource(profile=profile, root=str(folder / "home"), size=size)
 
 
 def run(profile, root, size):

@@ -11,16 +11,13 @@ from PIL import Image
 
 from assets.checkpoints.assets import rollouts_sheet
 from assets.core.foundry import FoundryResource
-from dagster_project import automation
-from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
-from dagster_project.stage_runner import QUIET
 from schemas.curation import CRITIC_RL, PLANNER_SFT
 from schemas.training import CHECKPOINTS, EVALUATIONS, ROLLOUTS
 from tests.dagster_project.conftest import trained_foundry
 from tests.helpers.command import interleave
-from tests.helpers.ticks import sensor_tick
+from tests.helpers.ticks import run_job, sensor_tick
 from training.registry import CheckpointRegistry
 
 pytestmark = pytest.mark.long
@@ -108,14 +105,7 @@ def test_a_second_run_trains_nothing(trained, foundry, instance):
 
 def test_retraining_on_the_same_rows_is_evaluation_only(trained, foundry, instance):
     versions = [(row.name, row.version) for row in CheckpointRegistry(foundry.home).rows()]
-    here = dg.Definitions(
-        ASSETS,
-        jobs=[automation.retrain_planner],
-        asset_checks=CHECKS,
-        resources={"foundry": foundry},
-    )
-    job = here.resolve_job_def("retrain_planner")
-    assert job.execute_in_process(instance=instance, run_config=QUIET).success
+    assert run_job("retrain_planner", foundry, instance).success
     assert [(row.name, row.version) for row in CheckpointRegistry(foundry.home).rows()] == versions
 
 

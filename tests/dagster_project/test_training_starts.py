@@ -2,20 +2,18 @@
 
 from pathlib import Path
 
-import dagster as dg
 import pytest
 
 from assets.checkpoints import training
 from assets.core.foundry import FoundryResource
 from assets.curation.exports.publisher import export_all
-from dagster_project.definitions import ASSETS
-from dagster_project.stage_runner import QUIET
 from inference.agent_prompts.templates import critic_prompt, version_of
 from inference.backends.checkpoint.backend import CheckpointBackend
 from inference.backends.checkpoint.manifest import read_manifest
 from inference.roles import qualified_name
 from tests.dagster_project.conftest import copy_lake, tiny_foundry
 from tests.helpers.fake_launcher import FakeLauncher
+from tests.helpers.ticks import materialize
 from training.base_model import PACKAGED_MODEL
 from training.registry import CheckpointRegistry
 
@@ -54,14 +52,7 @@ def job(foundry, instance, monkeypatch):
     """The job of GRPO, of which a fake launcher makes a checkpoint."""
     launcher = FakeLauncher()
     monkeypatch.setattr(training, "run_job", launcher.run_job)
-    done = dg.materialize(
-        ASSETS,
-        selection=["critic_rl_checkpoint"],
-        instance=instance,
-        resources={"foundry": foundry},
-        run_config=QUIET,
-    )
-    assert done.success
+    assert materialize(foundry, instance, ["critic_rl_checkpoint"]).success
     [job] = launcher.jobs
     return job
 

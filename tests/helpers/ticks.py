@@ -1,11 +1,37 @@
-"""Ticks of schedules and sensors as Dagster's code server evaluates them."""
+"""Dagster's runs in this process, and ticks of schedules and sensors as of its code server."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import dagster as dg
 
 from assets.core.foundry import FoundryResource
-from dagster_project.definitions import definitions
+from dagster_project.definitions import ASSETS, CHECKS, definitions
+from dagster_project.stage_runner import QUIET
+
+
+def materialize(
+    foundry: FoundryResource,
+    instance: dg.DagsterInstance,
+    selection: Sequence[str] | dg.AssetSelection,
+    **options: Any,
+) -> dg.ExecuteInProcessResult:
+    """A run of some assets and their checks. `options`: of `dg.materialize`."""
+    return dg.materialize(
+        [*ASSETS, *CHECKS],
+        selection=selection,
+        instance=instance,
+        resources={"foundry": foundry},
+        **{"run_config": QUIET, **options},
+    )
+
+
+def run_job(
+    job: str, foundry: FoundryResource, instance: dg.DagsterInstance, **options: Any
+) -> dg.ExecuteInProcessResult:
+    """A run of a job. `options`: of `execute_in_process`."""
+    resolved = definitions(foundry).resolve_job_def(job)
+    return resolved.execute_in_process(instance=instance, run_config=QUIET, **options)
 
 
 def schedule_tick(name: str, foundry: FoundryResource, instance: dg.DagsterInstance):
@@ -36,15 +62,10 @@ def run_requests(
     schedule: str, foundry: FoundryResource, instance: dg.DagsterInstance
 ) -> Iterator[str]:
     """Run the only request of each tick, which fails; how often the daemon may repeat that run."""
-    repository = definitions(foundry).get_repository_def()
-    job = repository.get_job(repository.get_schedule_def(schedule).job_name)
+    job = definitions(foundry).get_repository_def().get_schedule_def(schedule).job_name
     while True:
         (request,) = schedule_tick(schedule, foundry, instance).run_requests
-        result = job.execute_in_process(
-            instance=instance,
-            partition_key=request.partition_key,
-            tags=request.tags,
-            raise_on_error=False,
-        )
+        options = {"partition_key": request.partition_key, "tags": request.tags}
+        result = run_job(job, foundry, instance, raise_on_error=False, **options)
         assert not result.success
         yield request.tags["dagster/max_retries"]
