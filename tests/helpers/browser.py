@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -34,22 +33,6 @@ _STATE = """{
   assetNodes { assetKey { path } assetMaterializations { partition } }
   runsOrError { ... on Runs { results { runId status } } }
 }"""
-TINY_PROFILE = """
-    name: tiny
-    description: Two shards of a few prompts, small pictures
-    roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
-    pack: sketchbook
-    sizes: {demo: 2}
-    bank: {shard_size: 12}
-    sketch: {picture_size: 96}
-"""
-
-
-def interleave(command: str, home: Path, profile: Path, *options: str) -> None:
-    """Run one of our commands to its end."""
-    subprocess.run(
-        _command(command, home, profile, *options), check=True, stdout=subprocess.DEVNULL
-    )
 
 
 @contextmanager
@@ -64,16 +47,6 @@ def interleave_serve(home: Path, key: str | None = None) -> Iterator[str]:
     """`interleave serve` in the sketch world on a free port; its address, once it answers."""
     variables = {"INTERLEAVE_SERVICE_KEYS": key or ""}
     with _server("serve", home, Path("sketch"), "/health", variables) as url:
-        yield url
-
-
-@contextmanager
-def tiny_ui(folder: Path, assets: str) -> Iterator[str]:
-    """The UI on a new lake of two small shards, where these assets are materialized."""
-    home, profile = folder / "home", folder / "tiny.yaml"
-    profile.write_text(textwrap.dedent(TINY_PROFILE))
-    interleave("run", home, profile, "--select", assets)
-    with dagster_ui(home, profile) as url:
         yield url
 
 
