@@ -1,6 +1,6 @@
 """Packing images into one file, and reading one image: as a file, and in a pack.
 
-`bench/image_formats.py` compares formats; this measures what `interleave compact` does.
+`docs/compaction.md` compares formats; this measures what `interleave compact` does.
 """
 
 import random

@@ -15,8 +15,9 @@ from inference.backends.images.backend import ImagesSettings
 
 from .models import HUB_ID, TinyModel, registered_generator, tiny_agent, tiny_generator
 from .provider import edit_scores
-from .rewriter import SIDE, Rewriter, Substitution, Values, shorten_trainings
+from .rewriter import SIDE, Rewriter, Values, shorten_trainings
 
+REGISTRY = "registry.yaml"
 _ROLES = ("planner", "critic", "scorer", "generator")
 _HELDOUT_SHARES = (0.5, 0.8, 0.85, 0.9)
 _DEV_PROMPTS = 3
@@ -25,7 +26,7 @@ _VARIANTS = ("generator_only", "full_sft", "full_rl")  # each trained agent in a
 
 
 @dataclass
-class Rehearsal:
+class Rehearsal(Rewriter):
     """Rewrites a profile; its tiny models and their registry are made in `folder`.
 
     Args:
@@ -36,38 +37,37 @@ class Rehearsal:
     folder: Path
     provider: str
     prompts: int
-    _rewriter: Rewriter = field(default_factory=Rewriter)
     _agents: dict[str, Path] = field(default_factory=dict)
     _generators: dict[str, Any] = field(default_factory=dict)
 
-    def values(self) -> Values:
+    def rewrite(self) -> Values:
         """The profile as YAML's data; FoundryError where no tiny model can be made."""
-        self._values.update(self.profile.model_dump(mode="json"))
+        self.values.update(self.profile.model_dump(mode="json"))
         self._sizes()
         self._servers()
         self._dialects()
         for path, backend, model in self._models():
             self._remote(path, backend, model)
         for backend in self.profile.apis:
-            self._values[backend]["endpoints"] = [self._hosted(backend)]
+            self.values[backend]["endpoints"] = [self._hosted(backend)]
         self._local_models()
         if self.profile.training:
-            self._start_models(self._values["training"])
-            shorten_trainings(self._rewriter, self.profile.training)
+            self._start_models(self.values["training"])
+            shorten_trainings(self, self.profile.training)
         self._machines()
-        return self._values
+        return self.values
 
     def _sizes(self) -> None:
-        values = self._values
+        values = self.values
         values.update({"sizes": {"rehearsal": 1}, "size_changes": {}, "on_gpus": {}})
-        self._rewriter.set("bank", "shard_size", self.prompts, "size")
+        self.set("bank", "shard_size", self.prompts, "size")
         values.pop("benchmarks", None)  # run only where they are selected
         values.pop("targets", None)
         values["banks"] = dict.fromkeys(values["banks"], 1)
         if training := values["training"]:
             self._evaluation()
             if training["planner_rl"]:
-                self._rewriter.set("curation.planner", "rl_prompts", 8, "size")
+                self.set("curation.planner", "rl_prompts", 8, "size")
                 # Of so few prompts so many are held out, that the next to train on come later.
                 values["banks"][load_pack(self.profile.pack).name] = _BANK_SHARDS
 
@@ -75,15 +75,15 @@ class Rehearsal:
         few = {"stories": 6, "verdicts": 6}
         for split in ("heldout", "heldout_category"):
             for name, count in few.items():
-                self._rewriter.lower(f"evaluation.{split}", name, count)
-        self._rewriter.lower("evaluation", "resamples", 200)
-        self._rewriter.set("bank", "heldout_share", self._heldout_share(), "size")
+                self.lower(f"evaluation.{split}", name, count)
+        self.lower("evaluation", "resamples", 200)
+        self.set("bank", "heldout_share", self._heldout_share(), "size")
         # Balancing so few verdicts, which are decided by chance, may leave none to train on.
         for balance in ("balance_sft", "balance_rl"):
-            self._rewriter.set(f"curation.critic.{balance}", "mode", "none", "size")
-        given = self._values["evaluation"]["variants"]
+            self.set(f"curation.critic.{balance}", "mode", "none", "size")
+        given = self.values["evaluation"]["variants"]
         if variants := [name for name in given if name in _VARIANTS]:
-            self._rewriter.set("evaluation", "variants", variants, "size")
+            self.set("evaluation", "variants", variants, "size")
 
     def _heldout_share(self) -> float:
         """The smallest with which so few prompts have some that promotion decides by."""
@@ -98,20 +98,20 @@ class Rehearsal:
 
     def _servers(self) -> None:
         """The same servers on the CPU; another program cannot be given a tiny model."""
-        for name, server in list(self._values["servers"].items()):
+        for name, server in list(self.values["servers"].items()):
             path = f"servers.{name}"
             if server["kind"] == "command":
-                del self._values["servers"][name]
-                self._rewriter.record(path, server["command"], "the local provider", "model")
+                del self.values["servers"][name]
+                self.record(path, server["command"], "the local provider", "model")
                 continue
             if server["gpus"]:
-                self._rewriter.set(path, "gpus", [], "gpu")
+                self.set(path, "gpus", [], "gpu")
             if server.pop("ray", None):
-                self._rewriter.record(path, "a node of the Ray cluster", "this machine", "gpu")
+                self.record(path, "a node of the Ray cluster", "this machine", "gpu")
             if server["kind"] == "agents":
                 for option in ("tensor_parallel", "flags"):
                     if server.get(option):
-                        self._rewriter.set(path, option, None if option != "flags" else [], "gpu")
+                        self.set(path, option, None if option != "flags" else [], "gpu")
                 if server["model"]:
                     server |= {"model": str(self._agent(server["model"])), "revision": None}
             else:
@@ -119,14 +119,14 @@ class Rehearsal:
 
     def _models(self) -> list[tuple[str, str, Values]]:
         """Path, backend and settings of every model behind an API."""
-        values = self._values
+        values = self.values
         models = [
             (f"{backend}.{role}", backend, values[backend].get(role))
             for backend in self.profile.apis
             for role in _ROLES
         ]
         models += [
-            (path, backend, self._rewriter.section(path))
+            (path, backend, self.section(path))
             for path, _, backend, _ in self.profile.side_models
             if not path.startswith("benchmarks")  # which are not rehearsed
         ]
@@ -139,37 +139,37 @@ class Rehearsal:
         images = self.profile.section(ImagesSettings)
         for path, model in images.generators():
             if dialect := model.static_dialect(images.endpoints_of(model)):
-                self._rewriter.section(f"images.{path}")["dialect"] = dialect
+                self.section(f"images.{path}")["dialect"] = dialect
 
     def _remote(self, path: str, backend: str, model: Values) -> None:
         """Where a model's calls go: its own server, one that is started by hand, or a provider."""
         if model.get("batch"):
-            self._rewriter.set(path, "batch", False, "model")
+            self.set(path, "batch", False, "model")
         self._prompt_files(path, model.get("agent_prompts") or {})
-        endpoints = model["endpoints"] or self._values[backend]["endpoints"]
+        endpoints = model["endpoints"] or self.values[backend]["endpoints"]
         name, first = model["model"], endpoints[0]
-        if first.get("server") in self._values["servers"]:
+        if first.get("server") in self.values["servers"]:
             model["endpoints"] = endpoints[:1]
         elif server := self._own_server(backend, name, first):
             model.pop("dialect", None)
             model["endpoints"] = [{"server": server, "concurrency": first["concurrency"]}]
         else:
             model["endpoints"] = [self._hosted(backend)]
-            self._rewriter.record(path, name, f"scripted answers in {backend}'s API", "model")
+            self.record(path, name, f"scripted answers in {backend}'s API", "model")
             if backend == "gemini" and "size" in model:
                 model["size"] = None
             return
         if backend == "openai":
             model["model"] = self._agent(name).name
-            self._values["prices"].setdefault(model["model"], self._values["prices"].get(name, {}))
+            self.values["prices"].setdefault(model["model"], self.values["prices"].get(name, {}))
         elif name != "sketch" and model["size"]:
-            self._rewriter.set(path, "size", f"{SIDE}x{SIDE}", "size")
+            self.set(path, "size", f"{SIDE}x{SIDE}", "size")
 
     def _prompt_files(self, path: str, prompts: dict[str, str]) -> None:
         """Our prompts instead of files that a user has not imported."""
         for name, prompt in list(prompts.items()):
             if prompt.endswith(SUFFIX) and not Path(prompt).is_file():
-                self._rewriter.record(f"{path}.agent_prompts.{name}", prompt, "ours", "model")
+                self.record(f"{path}.agent_prompts.{name}", prompt, "ours", "model")
                 del prompts[name]
 
     def _own_server(self, backend: str, model: str, endpoint: Values) -> str | None:
@@ -185,10 +185,8 @@ class Rehearsal:
         else:
             return None
         name = f"rehearsed-{backend}-{Path(model).name}"
-        self._values["servers"][name] = server
-        self._rewriter.record(
-            f"{backend}.endpoints", endpoint["url"], "started by the rehearsal", "gpu"
-        )
+        self.values["servers"][name] = server
+        self.record(f"{backend}.endpoints", endpoint["url"], "started by the rehearsal", "gpu")
         return name
 
     def _hosted(self, backend: str) -> Values:
@@ -213,7 +211,7 @@ class Rehearsal:
             known = registered_generator(model, extra and Path(extra))
             entry = known.model_dump(mode="json") if known else {}
             if entry.get("lora"):
-                self._rewriter.record(model, "its LoRA", "none", "model")
+                self.record(model, "its LoRA", "none", "model")
             changes = {"model": str(folder), "revision": None, "lora": None, "gated": False}
             self._generators[model] = entry | changes
         if self._generators[model].get("title"):  # else a folder, which has no entry
@@ -223,7 +221,7 @@ class Rehearsal:
 
     def _local_models(self) -> None:
         """Models in this process."""
-        values, roles = self._values, self.profile.roles
+        values, roles = self.values, self.profile.roles
         if "diffusers" in self.profile.generators:
             self._local_generator("diffusers", values["diffusers"])
             if edit := values["diffusers"].get("edit"):
@@ -240,7 +238,7 @@ class Rehearsal:
     def _local_generator(self, path: str, settings: Values) -> None:
         self._register(settings["model"], settings)
         settings |= {"device": "cpu", "revision": None}
-        self._rewriter.set(path, "size", f"{SIDE}x{SIDE}", "size")
+        self.set(path, "size", f"{SIDE}x{SIDE}", "size")
 
     def _checkpoints(self, settings: Values) -> None:
         settings["device"] = "cpu"
@@ -285,28 +283,17 @@ class Rehearsal:
 
     def _machines(self) -> None:
         if self.profile.cluster:
-            self._rewriter.record("cluster", "Ray, Postgres", "this process", "gpu")
+            self.record("cluster", "Ray, Postgres", "this process", "gpu")
         if self.profile.notifications:
-            self._rewriter.record("notifications", "sent", "nobody is told", "model")
-        self._values.update({"cluster": None, "notifications": None})
+            self.record("notifications", "sent", "nobody is told", "model")
+        self.values.update({"cluster": None, "notifications": None})
 
     def _record_model(self, name: str, made: TinyModel) -> Path:
         after = f"tiny {made.kind}" + (f" ({made.note})" if made.note else "")
-        self._rewriter.record("models", name, after, "model")
+        self.record("models", name, after, "model")
         return made.folder
-
-    @property
-    def substitutions(self) -> list[Substitution]:
-        return self._rewriter.substitutions
-
-    @property
-    def _values(self) -> Values:
-        return self._rewriter.values
 
     @property
     def registry(self) -> Values:
         """Tiny generators by their names; a file of the form of `registry.yaml`."""
         return {"models": {n: e for n, e in self._generators.items() if e.get("title")}}
-
-
-REGISTRY = "registry.yaml"

@@ -33,8 +33,8 @@ class Substitution:
 class Rewriter:
     """A profile's values, which are changed in place; every change is recorded."""
 
-    values: Values = field(default_factory=dict)
-    substitutions: list[Substitution] = field(default_factory=list)
+    values: Values = field(init=False, default_factory=dict)
+    substitutions: list[Substitution] = field(init=False, default_factory=list)
 
     def section(self, path: str) -> Values:
         section: Values = self.values

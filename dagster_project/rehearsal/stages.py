@@ -107,7 +107,7 @@ def _variables() -> Iterator[None]:
 def _write(rehearsal: Rehearsal) -> Path:
     """The rehearsal's profile as a file, its tiny models beside it."""
     path = rehearsal.folder / "profile.yaml"
-    values = rehearsal.values()
+    values = rehearsal.rewrite()
     registry = yaml.safe_dump(rehearsal.registry, sort_keys=False)
     (rehearsal.folder / REGISTRY).write_text(registry, "utf-8")
     path.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), "utf-8")

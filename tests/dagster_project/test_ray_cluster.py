@@ -4,40 +4,23 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 import time
 from collections import Counter
 
 import dagster as dg
 import pytest
 
-from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
+from tests.dagster_project.conftest import tiny_foundry
 from tests.dagster_project.ray_nodes import ray_nodes
 from tests.inference.backends.providers.faulty_provider import KEY, FaultSchedule, provider
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SHARDS, STORIES, AGENTS = 3, 12, 4
-PROFILE = """
-    name: many-machines
-    description: Agents at a provider, runs on Ray
-    roles: {{planner: openai, generator: sketch, critic: openai, scorer: openai}}
-    pack: sketchbook
-    sizes: {{three: 3}}
-    bank: {{shard_size: {stories}}}
-    limits: {{agents: {agents}}}
-    openai:
-      endpoints: [{{url: "{provider}/v1", key: TEST_KEY}}]
-      planner: {{model: m-1}}
-      critic: {{model: m-1}}
-      scorer: {{model: m-1}}
-    cluster:
-      ray: {{address: "{ray}"}}
-      runs: {shards}
-"""
+ROLES = {"planner": "openai", "generator": "sketch", "critic": "openai", "scorer": "openai"}
 
 
 @pytest.fixture
@@ -48,13 +31,21 @@ def machines(bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path / "local"))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     with provider(FaultSchedule(latency=0.4)) as server, ray_nodes(3) as nodes:
-        profile = tmp_path / "many-machines.yaml"
-        values = {"stories": STORIES, "agents": AGENTS, "shards": SHARDS}
-        text = PROFILE.format(provider=server.url, ray=nodes.address, **values)
-        profile.write_text(textwrap.dedent(text))
-        monkeypatch.setenv("INTERLEAVE_PROFILE", str(profile))
+        endpoints = [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]
+        model = {"model": "m-1"}
+        foundry = tiny_foundry(
+            tmp_path,
+            bucket,
+            roles=ROLES,
+            sizes={"three": SHARDS},
+            bank={"shard_size": STORIES},
+            limits={"agents": AGENTS},
+            openai={"endpoints": endpoints, "planner": model, "critic": model, "scorer": model},
+            cluster={"ray": {"address": nodes.address}, "runs": SHARDS},
+        )
+        monkeypatch.setenv("INTERLEAVE_PROFILE", foundry.profile)
         monkeypatch.setenv("INTERLEAVE_HOME", bucket)
-        yield server, nodes, FoundryResource(profile=str(profile), root=bucket)
+        yield server, nodes, foundry
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def rewritten(original, folder):
     folder.mkdir()
     rehearsal = Rehearsal(original, folder, "http://127.0.0.1:1", prompts=16)
     path = folder / "profile.yaml"
-    path.write_text(yaml.safe_dump(rehearsal.values()))
+    path.write_text(yaml.safe_dump(rehearsal.rewrite()))
     (folder / rewriting.REGISTRY).write_text(yaml.safe_dump(rehearsal.registry))
     return load_profile(str(path)), path.read_text()
 
@@ -112,7 +112,7 @@ def test_evaluations_while_training_have_prompts(tmp_path, quick_models):
     profile["training"]["critic_rl"] |= {"dev_share": 0.02, "patience": 2}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(profile))
     rehearsal = Rehearsal(load_profile(str(tmp_path / "mine.yaml")), tmp_path, "", prompts=16)
-    training = rehearsal.values()["training"]
+    training = rehearsal.rewrite()["training"]
     assert (training["critic_rl"]["dev_share"], training["critic_rl"]["patience"]) == (0.5, 2)
     assert training["critic_sft"]["dev_share"] == 0
 
@@ -134,7 +134,7 @@ def test_gpu_and_cluster_are_rewritten_to_what_paper_is(tmp_path, quick_models):
     """So that the long test below need not run them: `gpu` has one of the generators of `paper`."""
 
     def values_of(name):
-        values = Rehearsal(load_profile(name), tmp_path / name, "http://127.0.0.1:1", 16).values()
+        values = Rehearsal(load_profile(name), tmp_path / name, "http://127.0.0.1:1", 16).rewrite()
         for section in ("name", "description", "limits", "budget"):
             del values[section]
         del values["training"]["launcher"]
@@ -148,7 +148,7 @@ def test_gpu_and_cluster_are_rewritten_to_what_paper_is(tmp_path, quick_models):
 
 def test_what_only_a_gpu_shows_is_named(tmp_path, quick_models):
     rehearsal = Rehearsal(load_profile("cluster"), tmp_path, "http://127.0.0.1:1", prompts=16)
-    rehearsal.values()
+    rehearsal.rewrite()
     paths = {each.path for each in rehearsal.substitutions if each.kind == "gpu"}
     assert {"cluster", "training.launcher", "training.planner_sft", "training.critic_rl"} <= paths
 
