@@ -3,8 +3,11 @@
 import os
 import shutil
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import dagster as dg
 import pytest
 import yaml
 
@@ -42,10 +45,18 @@ def foundry(tmp_path, profile) -> FoundryResource:
     return FoundryResource(profile=profile, root=str(tmp_path / "lake"))
 
 
+@contextmanager
+def opened(foundry: FoundryResource) -> Iterator[dg.DagsterInstance]:
+    """The instance of a home; Dagster's home, which that sets, is forgotten afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAGSTER_HOME", "")
+        with open_instance(foundry.home, foundry.settings.cluster) as instance:
+            yield instance
+
+
 @pytest.fixture
-def instance(foundry, monkeypatch):
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    with open_instance(foundry.home) as instance:
+def instance(foundry):
+    with opened(foundry) as instance:
         yield instance
 
 
@@ -63,10 +74,8 @@ def sample(tmp_path_factory):
 
     def make(folder):
         foundry = tiny_foundry(folder)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.delenv("DAGSTER_HOME", raising=False)
-            with open_instance(foundry.home) as instance:
-                run_lineage(foundry, instance, shards=1)
+        with opened(foundry) as instance:
+            run_lineage(foundry, instance, shards=1)
 
     return made_once(tmp_path_factory, "sample", make) / "lake"
 

@@ -8,6 +8,7 @@ from assets.trajectories.estimate import loop_model_names
 from dagster_project.cli.app import app
 from inference.backends.providers.budget import SPENDING_FILE
 from schemas.trajectories import MODEL_CALLS, SCORES
+from tests.dagster_project.conftest import tiny_foundry
 from tests.helpers.ledger import START, model_call
 from tests.helpers.spending import spend
 
@@ -44,11 +45,10 @@ def test_sums_by_model_day_and_shard(paid):
 
 
 def test_the_budget_is_shown_where_there_is_one(paid, tmp_path):
-    profile = tmp_path / "mine.yaml"
-    profile.write_text("base: sketch\nname: mine\nbudget: {usd: 10}\n")
-    assert "budget: 0.00 of 10.00 USD spent" in costs(paid, "--profile", str(profile))
+    profile = tiny_foundry(tmp_path, budget={"usd": 10}).profile
+    assert "budget: 0.00 of 10.00 USD spent" in costs(paid, "--profile", profile)
     spend(paid.local / SPENDING_FILE, 4.0, budget=10.0)
-    assert "budget: 4.00 of 10.00 USD spent" in costs(paid, "--profile", str(profile))
+    assert "budget: 4.00 of 10.00 USD spent" in costs(paid, "--profile", profile)
     assert "budget" not in costs(paid)
 
 

@@ -3,11 +3,10 @@
 import dagster as dg
 import pytest
 
-from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from interleave_foundry import query
 from schemas.trajectories import MEMBER_SCORES, SCORES
-from tests.dagster_project.conftest import tiny_foundry
+from tests.dagster_project.conftest import opened, tiny_foundry
 from tests.helpers.tiny_editscore import overfit, settings, short_prompts, tiny_model
 from warehouse.views import refresh_views
 
@@ -19,7 +18,7 @@ TINY = {"bank": {"shard_size": 6}, "sketch": {"picture_size": 96, "scorer_noise"
 
 
 def run(foundry):
-    with open_instance(foundry.home) as instance:
+    with opened(foundry) as instance:
         outcome = run_lineage(foundry, instance, shards=1, select=STAGES)
         event = instance.get_latest_materialization_event(dg.AssetKey("scores"))
     refresh_views(foundry.home)
@@ -34,8 +33,7 @@ def editscore(tmp_path_factory):
     return settings(model, prompts=prompts).model_dump(mode="json")
 
 
-def test_an_ensemble_from_a_profile_to_sql(tmp_path, monkeypatch, editscore):
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+def test_an_ensemble_from_a_profile_to_sql(tmp_path, editscore):
     plain = tiny_foundry(tmp_path, **TINY)
     first, shown = run(plain)
     assert "scores[sketchbook-0000]" in first.materialized

@@ -5,13 +5,13 @@ import os
 import signal
 import socket
 import subprocess
-import textwrap
 import zipfile
 
 import pytest
 
 from inference.backends.sketch.backend import SketchGenerator
 from inference.sketch_world.settings import SketchSettings
+from tests.dagster_project.conftest import tiny_foundry
 from tests.helpers.command import INTERLEAVE, interleave
 from warehouse import EncodedImage
 from warehouse.sql import query
@@ -111,12 +111,7 @@ def test_a_sequence_goes_on_from_given_pictures(generate, house, home):
 
 
 def test_options_are_the_profiles_unless_set(generate, folder, home):
-    profile = folder / "mine.yaml"
-    profile.write_text(
-        "name: mine\ndescription: d\npack: sketchbook\nsizes: {demo: 1}\n"
-        "roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}\n"
-        "loop: {t_max: 3, seed: 5}\nsketch: {picture_size: 96}\n"
-    )
+    profile = tiny_foundry(folder, loop={"t_max": 3, "seed": 5}).profile
     options = ["--seed", 11, "--candidates", 2, "--on-exhausted", "stop", "--no-draw-ahead"]
     assert generate("A red house", "--profile", profile, *options).returncode == 0
     row = rows(home).iloc[0]
@@ -161,22 +156,12 @@ def test_what_the_demo_world_cannot_draw_is_said(generate, folder):
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
 )
 def test_ctrl_c_cancels(folder, environment, home, silent_server, number):
-    port = silent_server.getsockname()[1]
-    profile = folder / "slow.yaml"
-    profile.write_text(
-        textwrap.dedent(f"""
-            name: slow
-            description: A planner that does not answer
-            roles: {{planner: openai, generator: sketch, critic: sketch, scorer: sketch}}
-            openai:
-              endpoints: [{{url: "http://127.0.0.1:{port}/v1"}}]
-              planner: {{model: silent}}
-            pack: sketchbook
-            sizes: {{demo: 1}}
-        """)
-    )
+    endpoints = [{"url": f"http://127.0.0.1:{silent_server.getsockname()[1]}/v1"}]
+    planner = {"endpoints": endpoints, "planner": {"model": "silent"}}
+    roles = {"planner": "openai", "generator": "sketch", "critic": "sketch", "scorer": "sketch"}
+    profile = tiny_foundry(folder, roles=roles, openai=planner).profile
     process = subprocess.Popen(
-        [*INTERLEAVE, "generate", "A red house", "--profile", str(profile)],
+        [*INTERLEAVE, "generate", "A red house", "--profile", profile],
         cwd=folder,
         env=environment,
         stderr=subprocess.PIPE,

@@ -12,14 +12,13 @@ from PIL import Image
 from assets.core.foundry import FoundryResource
 from assets.generations.assets import GENERATION_SET
 from dagster_project.definitions import definitions
-from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from dagster_project.stages import select_nodes
 from interleave_foundry import query
 from schemas import FoundryError
 from schemas.generations import GENERATIONS
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
-from tests.dagster_project.conftest import copy_lake, tiny_foundry
+from tests.dagster_project.conftest import copy_lake, opened, tiny_foundry
 from tests.helpers.ticks import materialize, run_job, run_requests, schedule_tick, sensor_tick
 from warehouse import EncodedImage
 
@@ -51,10 +50,8 @@ def folder(tmp_path_factory):
 def answered_once(folder):
     """The lake after the requests of the file were answered; what the run materialized."""
     foundry = foundry_in(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("DAGSTER_HOME", raising=False)
-        with open_instance(foundry.home) as instance:
-            materialized = answer(foundry, instance).materialized
+    with opened(foundry) as instance:
+        materialized = answer(foundry, instance).materialized
     shutil.copytree(foundry.root, folder / "answered")
     return materialized
 

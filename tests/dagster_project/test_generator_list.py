@@ -7,10 +7,10 @@ import yaml
 from huggingface_hub import constants
 from typer.testing import CliRunner
 
-from assets.core.profile import FOLDER
 from dagster_project.cli.app import app
 from inference.backends.diffusers import registry
 from inference.backends.diffusers.registry import load_registry
+from tests.dagster_project.conftest import tiny_foundry
 
 NAME, COMMIT = "flux2-klein-9b", "92196c8e11f7b6cf2b7493e037d8c5345c559216"
 
@@ -87,7 +87,5 @@ def test_the_models_of_a_profile_are_listed_too(tmp_path):
         "licence": "none",
     }
     own.write_text(yaml.safe_dump({"models": {"mine": model}}))
-    profile = tmp_path / "profile.yaml"
-    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
-    profile.write_text(yaml.safe_dump(content | {"diffusers": {"registry": str(own)}}))
-    assert "me/mine main (not pinned)" in listed(str(profile))
+    profile = tiny_foundry(tmp_path, diffusers={"registry": str(own)}).profile
+    assert "me/mine main (not pinned)" in listed(profile)

@@ -3,11 +3,10 @@
 import dagster as dg
 import pytest
 
-from dagster_project.instance import open_instance
 from dagster_project.rehearsal.provider import local_provider
 from dagster_project.run import run_lineage
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
-from tests.dagster_project.conftest import tiny_foundry
+from tests.dagster_project.conftest import opened, tiny_foundry
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +25,7 @@ def run(folder, address, **weights):
         bank={"shard_size": 3},
         loop={"t_max": 2},
     )
-    with open_instance(foundry.home) as instance:
+    with opened(foundry) as instance:
         made = run_lineage(foundry, instance, shards=len(SHARDS), select=STAGES).materialized
         event = instance.get_latest_materialization_event(dg.AssetKey("trajectories"))
     rows = foundry.home.lake.read(ATTEMPTS).to_pylist()
@@ -39,8 +38,7 @@ def drawings(foundry):
     return {row["call_id"]: row["prompt_id"] for row in calls if row["role"] == "generator"}
 
 
-def test_another_mix_draws_only_prompts_whose_generator_changes(tmp_path, monkeypatch):
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+def test_another_mix_draws_only_prompts_whose_generator_changes(tmp_path):
     with local_provider() as address:
         foundry, _, shown, before = run(tmp_path, address, sketch=1, images=1)
         assert {generator for _, generator in before.values()} == {"sketch", "images"}

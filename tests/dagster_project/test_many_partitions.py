@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.many_shards import report_materializations
-from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
-from tests.dagster_project.conftest import tiny_foundry
+from tests.dagster_project.conftest import opened, tiny_foundry
 from tests.dagster_project.postgres_server import PASSWORD, postgres, postgres_cluster
 from tests.helpers.automation import wait_until
 from tests.helpers.browser import dagster_ui, query_graphql
@@ -39,9 +38,8 @@ def ui(tmp_path, monkeypatch):
     """The UI on a home of 1,000 shards: a bank of one, and materializations of all others."""
     with postgres() as port:
         monkeypatch.setenv("THE_PASSWORD", PASSWORD)
-        monkeypatch.delenv("DAGSTER_HOME", raising=False)
         foundry = tiny_foundry(tmp_path, cluster=postgres_cluster(port))
-        with open_instance(foundry.home, foundry.settings.cluster) as instance:
+        with opened(foundry) as instance:
             run_lineage(foundry, instance, len(MISSING), _BANK)
             instance.add_dynamic_partitions("shards", SHARDS)
             made = [shard for shard in SHARDS if shard not in MISSING]

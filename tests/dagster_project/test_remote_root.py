@@ -3,12 +3,11 @@
 import pytest
 
 from assets.core.foundry import FoundryResource
-from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from dagster_project.stages import select_nodes
 from interleave_foundry import query
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES
-from tests.dagster_project.conftest import tiny_foundry
+from tests.dagster_project.conftest import opened, tiny_foundry
 from tests.helpers.command import interleave
 from warehouse.views import refresh_views
 
@@ -28,12 +27,11 @@ def local(tmp_path, monkeypatch):
     """The folder of what cannot be remote: journals, views, Dagster's storage, exports."""
     folder = tmp_path / "local"
     monkeypatch.setenv("INTERLEAVE_LOCAL", str(folder))
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     return folder
 
 
 def everything_is_made_once(foundry):
-    with open_instance(foundry.home) as instance:
+    with opened(foundry) as instance:
         first = run_lineage(foundry, instance, shards=1)
         again = run_lineage(foundry, instance, shards=1)
     expected = {node.name for node in select_nodes([], foundry.settings)}

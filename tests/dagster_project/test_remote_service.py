@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
-import yaml
 from PIL import Image
 
+from tests.dagster_project.conftest import tiny_foundry
 from tests.inference.backends.providers.faulty_provider import KEY, provider
 from tests.inference.service.running_service import SNOWMAN, serving, wait_until
 from warehouse import Home
@@ -26,17 +26,8 @@ def profile_at(tmp_path, monkeypatch):
 
     def written(server):
         models = {role: {"model": f"{role}-1"} for role in ROLES}
-        path = tmp_path / "elsewhere.yaml"
-        profile = {
-            "name": "elsewhere",
-            "description": "All models at a provider",
-            "roles": dict.fromkeys(ROLES, "gemini"),
-            "pack": "sketchbook",
-            "sizes": {"demo": 1},
-            "gemini": {"endpoints": [{"url": server.url, "key": "TEST_KEY"}], **models},
-        }
-        path.write_text(yaml.safe_dump(profile))
-        return str(path)
+        gemini = {"endpoints": [{"url": server.url, "key": "TEST_KEY"}], **models}
+        return tiny_foundry(tmp_path, roles=dict.fromkeys(ROLES, "gemini"), gemini=gemini).profile
 
     return written
 

@@ -9,7 +9,6 @@ from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
 from assets.prompts import assets as prompt_assets
 from dagster_project.definitions import definitions, defs
-from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from dagster_project.stage_runner import QUIET
 from dagster_project.stages import select_nodes
@@ -17,7 +16,7 @@ from interleave_foundry import query
 from schemas import FoundryError
 from schemas.prompts import PROMPTS, TEMPLATES
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES
-from tests.dagster_project.conftest import tiny_foundry
+from tests.dagster_project.conftest import opened, tiny_foundry
 from tests.helpers.ticks import materialize, run_job, run_requests, schedule_tick
 from tests.inference.backends.providers.faulty_provider import KEY, FaultSchedule, provider
 from warehouse.views import refresh_views
@@ -154,7 +153,7 @@ def test_growing_the_bank_processes_only_the_new_shard_whose_rows_equal_those_of
     assert {"steps", "critic_sft"} <= set(grown.materialized)
 
     parallel = FoundryResource(profile=sampled.profile, root=str(tmp_path / "parallel"))
-    with open_instance(parallel.home) as other:
+    with opened(parallel) as other:
         result = run_lineage(parallel, other, shards=2, jobs=2, select=SHARD_STAGES)
     assert {f"scores[sketchbook-000{n}]" for n in (0, 1)} <= set(result.materialized)
     hashes = [one.home.lake.content_hash(SCORES, "sketchbook-0001") for one in (sampled, parallel)]
@@ -183,14 +182,13 @@ def test_a_shard_that_fails_for_good_holds_back_no_other(foundry, instance, jobs
 def test_processes_share_the_calls_that_a_server_admits(tmp_path, monkeypatch):
     """Two processes, each of which has one of the two calls under way that it admits."""
     monkeypatch.setenv("TEST_KEY", KEY)
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     with provider(FaultSchedule(latency=0.7)) as server:
         endpoint = {"url": f"{server.url}/v1", "key": "TEST_KEY", "concurrency": 2}
         planner = {"endpoints": [endpoint], "planner": {"model": "m-1"}}
         roles = {"planner": "openai", "generator": "sketch", "critic": "sketch", "scorer": "sketch"}
         foundry = tiny_foundry(tmp_path, roles=roles, openai=planner, bank={"shard_size": 6})
         lines: list[str] = []
-        with open_instance(foundry.home) as instance:
+        with opened(foundry) as instance:
             run_lineage(foundry, instance, 3, SHARD_STAGES[:6], lines.append, jobs=3)
     assert server.max_active == 2
     assert "Materializing 3 partitions, 2 at a time" in lines

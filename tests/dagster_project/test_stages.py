@@ -1,11 +1,9 @@
 """What `interleave run` does in which order, and what it may do at the same time."""
 
-import yaml
-
 from assets.core.foundry import FoundryResource
-from assets.core.profile import FOLDER
 from dagster_project.definitions import ASSETS
 from dagster_project.stages import select_nodes, stages_of
+from tests.dagster_project.conftest import tiny_foundry
 
 
 def stages(*names):
@@ -27,10 +25,8 @@ def test_planner_and_critic_read_nothing_of_each_other():
 
 
 def test_rubrics_are_written_before_plans_are_rewarded_by_them(tmp_path):
-    path = tmp_path / "own.yaml"
-    profile = {"base": "paper", "name": "own", "training": {"planner_rl": {"recipe": "lora"}}}
-    path.write_text(yaml.safe_dump(profile))
-    found = stages_of(select_nodes([], FoundryResource(profile=str(path)).settings))
+    own = tiny_foundry(tmp_path, base="paper", training={"planner_rl": {"recipe": "lora"}})
+    found = stages_of(select_nodes([], own.settings))
     assert names(found.base) == ["base_model", "rubrics"]
     assert ["planner_sft_checkpoint", "planner_rl_checkpoint"] in map(names, found.agents)
     assert "planner_rl" in names(found.aggregates)
@@ -52,10 +48,8 @@ def test_every_selected_node_is_in_one_stage():
 
 def test_a_bank_is_expanded_before_anything_is_made_of_it(tmp_path):
     expansion = {"backend": "openai", "model": {"model": "m-1"}}
-    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
-    path = tmp_path / "own.yaml"
-    path.write_text(yaml.safe_dump(content | {"prompts": {"expansion": expansion}}))
-    bank = names(stages_of(select_nodes([], FoundryResource(profile=str(path)).settings)).bank)
+    foundry = tiny_foundry(tmp_path, prompts={"expansion": expansion})
+    bank = names(stages_of(select_nodes([], foundry.settings)).bank)
     assert bank.index("vocabulary_expansion") < bank.index("vocabulary") < bank.index("prompts")
 
 

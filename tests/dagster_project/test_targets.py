@@ -13,14 +13,13 @@ import pytest
 from assets.core.foundry import FoundryResource
 from assets.curation.exports.folder import read_card
 from assets.curation.sources import TrainingSources
-from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from inference.backends.providers.budget import SpendingFile
 from schemas import TABLES, FoundryError
 from schemas.curation import IMPORTS
 from schemas.trajectories import SCORES
 from tests.assets.curation.curated_world import imported_row
-from tests.dagster_project.conftest import tiny_foundry
+from tests.dagster_project.conftest import opened, tiny_foundry
 from tests.helpers.ticks import schedule_tick
 from tests.inference.backends.providers.faulty_provider import FAULTS, KEY, FaultSchedule, provider
 from warehouse.sql import query
@@ -49,7 +48,6 @@ PAID = {
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch):
     monkeypatch.setenv("TEST_KEY", KEY)
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
 
 
 def paid(folder, server, budget, size):
@@ -70,7 +68,7 @@ def paid(folder, server, budget, size):
 def run(profile, root, size):
     """What a run has announced, and what it did."""
     lines, foundry = [], FoundryResource(profile=profile, root=root, size=size)
-    with open_instance(foundry.home) as instance:
+    with opened(foundry) as instance:
         result = run_lineage(foundry, instance, foundry.shards, SETS, lines.append)
     return result, lines
 

@@ -11,11 +11,10 @@ from PIL import Image
 
 from assets.checkpoints.assets import rollouts_sheet
 from assets.core.foundry import FoundryResource
-from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from schemas.curation import CRITIC_RL, PLANNER_SFT
 from schemas.training import CHECKPOINTS, EVALUATIONS, ROLLOUTS
-from tests.dagster_project.conftest import trained_foundry
+from tests.dagster_project.conftest import opened, trained_foundry
 from tests.helpers.command import interleave
 from tests.helpers.ticks import run_job, sensor_tick
 from training.registry import CheckpointRegistry
@@ -41,10 +40,8 @@ def foundry(trained_folder, tmp_path_factory) -> FoundryResource:
 
 @pytest.fixture(scope="module")
 def instance(foundry):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("DAGSTER_HOME", raising=False)
-        with open_instance(foundry.home) as instance:
-            yield instance
+    with opened(foundry) as instance:
+        yield instance
 
 
 @pytest.fixture(scope="module")

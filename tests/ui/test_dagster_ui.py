@@ -8,9 +8,8 @@ from playwright.sync_api import Page, expect
 
 from assets.core.node import NODES
 from dagster_project.definitions import CHECKS
-from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
-from tests.dagster_project.conftest import tiny_foundry
+from tests.dagster_project.conftest import opened, tiny_foundry
 from tests.helpers.automation import runs
 from tests.helpers.browser import (
     CHROMIUM,
@@ -41,10 +40,8 @@ def ui(tmp_path_factory):
     """The UI on a lake for two small shards, whose taxonomy and templates are made."""
     sizes = {"sizes": {"demo": 2}, "bank": {"shard_size": 12}}
     foundry = tiny_foundry(tmp_path_factory.mktemp("ui"), **sizes)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("DAGSTER_HOME", raising=False)
-        with open_instance(foundry.home) as instance:
-            run_lineage(foundry, instance, 2, MADE)
+    with opened(foundry) as instance:
+        run_lineage(foundry, instance, 2, MADE)
     with dagster_ui(Path(foundry.root), Path(foundry.profile)) as url:
         yield url
 
