@@ -1,7 +1,7 @@
 """A stage of `interleave run`: materializes what is stale among some nodes, in Dagster runs of this
 process or of several workers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -95,33 +95,50 @@ class StageRunner:
         reused = [
             _label(node, name) for name in partitions for node in nodes if node not in stale[name]
         ]
-        work = [(changed, name) for name, changed in stale.items() if changed]
-        workers = min(jobs, len(work), self.foundry.settings.most_processes or jobs)
+        work = {name: changed for name, changed in stale.items() if changed}
         progress = ShardProgress(self.foundry, nodes, len(work))
-        failed = _FailedPartitions(self.announce)
-        if workers < 2 or self.in_this_process_only:
-            for changed, name in work:
-                with failed.noted(name):
-                    self.materialize(changed, name)
-                    progress.finish(name)
-        else:
-            self.announce(f"Materializing {len(work)} partitions, {workers} at a time")
-            with worker_processes(workers, lambda _: NullProgress()) as pool:
-                running = {
-                    name: pool.submit(self.in_worker(changed, workers), name)
-                    for changed, name in work
-                }
+        failed: dict[str, FoundryError] = {}
+        with self._started(work, jobs) as started:
+            for name, finish in started:
                 try:
-                    for name, future in running.items():
-                        with failed.noted(name):
-                            future.result()
-                            self.announce(f"{name} done")
-                            progress.finish(name)
-                finally:
-                    pool.shutdown(wait=False, cancel_futures=True)
-        failed.check()
-        materialized = [_label(node, name) for changed, name in work for node in changed]
+                    finish()
+                    progress.finish(name)
+                except BackendError:  # no call of any partition can succeed
+                    raise
+                except FoundryError as error:
+                    failed[name] = error
+                    self.announce(f"{name} failed, the others go on: {error}")
+                    if len(failed) > _MOST_FAILED:
+                        break
+        _raise_any(failed)
+        materialized = [_label(node, name) for name, changed in work.items() for node in changed]
         return LineageResult(materialized, reused)
+
+    @contextmanager
+    def _started(
+        self, work: Mapping[str, list[Node]], jobs: int
+    ) -> Iterator[Iterator[tuple[str, Callable[[], object]]]]:
+        """Partitions, each with a function that returns when it is materialized, or raises why it
+        is not: in this process it does the work, else it waits for one of several that do."""
+        workers = min(jobs, len(work), self.foundry.settings.most_processes or jobs)
+        if workers < 2 or self.in_this_process_only:
+            yield ((name, partial(self.materialize, work[name], name)) for name in work)
+            return
+        self.announce(f"Materializing {len(work)} partitions, {workers} at a time")
+        with worker_processes(workers, lambda _: NullProgress()) as pool:
+            running = {
+                name: pool.submit(self.in_worker(changed, workers), name)
+                for name, changed in work.items()
+            }
+
+            def wait(name: str) -> None:
+                running[name].result()
+                self.announce(f"{name} done")
+
+            try:
+                yield ((name, partial(wait, name)) for name in running)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def train(self, agents: list[list[Node]]) -> LineageResult:
         """Planner and critic one after the other, or side by side where the profile says so."""
@@ -246,45 +263,16 @@ def _label(node: Node, partition: str | None) -> str:
     return f"{node.name}[{partition}]" if partition else node.name
 
 
-class _FailedPartitions:
-    """Collects the failures of a stage's partitions.
-
-    Args:
-        announce: gets a line for each of them.
-    """
-
-    def __init__(self, announce: Callable[[str], object]) -> None:
-        self._announce = announce
-        self._failed: dict[str, FoundryError] = {}
-
-    @contextmanager
-    def noted(self, partition: str) -> Iterator[None]:
-        """Around the work on a partition: its failure is noted.
-
-        Raises:
-            BackendError: no call of any partition can succeed.
-            FoundryError: too many partitions have failed.
-        """
-        try:
-            yield
-        except BackendError:
-            raise
-        except FoundryError as error:
-            self._failed[partition] = error
-            self._announce(f"{partition} failed, the others go on: {error}")
-            if len(self._failed) > _MOST_FAILED:
-                self.check()
-
-    def check(self) -> None:
-        """Raise FoundryError if any partition has failed; of a single one, it says why."""
-        if len(self._failed) == 1:
-            [(partition, error)] = self._failed.items()
-            raise FoundryError(f"{partition} failed: {error}") from error
-        if self._failed:
-            raise FoundryError(
-                f"{len(self._failed)} failed: {', '.join(self._failed)}; what the others made is "
-                "stored: fix the causes above and run again"
-            )
+def _raise_any(failed: Mapping[str, FoundryError]) -> None:
+    """Raise FoundryError if any partition has failed; of a single one, it says why."""
+    if len(failed) == 1:
+        [(partition, error)] = failed.items()
+        raise FoundryError(f"{partition} failed: {error}") from error
+    if failed:
+        raise FoundryError(
+            f"{len(failed)} failed: {', '.join(failed)}; what the others made is stored: fix the "
+            "causes above and run again"
+        )
 
 
 class ShardProgress:
