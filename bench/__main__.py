@@ -1,4 +1,5 @@
-"""`make bench`: runs every benchmark in its own process, prints and stores the numbers.
+"""`make bench` runs every benchmark in its own process, prints and stores the numbers; `python -m
+bench NAME` some of them.
 
 Writes `bench.json` (name -> value; numbers of modules that are not measured now stay) and, once all
 are known, the table of `docs/benchmarks.md`. Nothing is asserted: numbers are to be compared on one

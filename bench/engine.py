@@ -1,7 +1,7 @@
 """The engine: utilisation of the generator, own CPU time per attempt, and memory.
 
 Models are simulated: they take a set time and answer with tiny images. The generator is a server
-with four slots and a queue. Run: `python -m bench.engine`.
+with four slots and a queue.
 """
 
 import asyncio
@@ -11,10 +11,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 
 import psutil
-from PIL import Image
 
 from inference.calls.hashing import stable_hash
 from inference.events import plan_rows
@@ -35,14 +33,7 @@ SHARD_PROMPTS = 100
 MEMORY_PROMPTS = (1_000, 10_000)
 
 
-def _tiny_png() -> bytes:
-    buffer = BytesIO()
-    Image.new("RGB", (1, 1), "white").save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-_PNG = _tiny_png()
-
+_PNG = EncodedImage.white((1, 1)).data
 
 MEANING = {
     "engine_generator_utilisation": (
@@ -234,8 +225,3 @@ def _plan(text: str, steps: int = STEPS) -> Plan:
 def _resident_megabytes() -> float:
     gc.collect()
     return psutil.Process().memory_info().rss / 2**20
-
-
-if __name__ == "__main__":
-    for name, value in measure().items():
-        print(f"{name:45} {value:10.3f}")

@@ -1,11 +1,9 @@
 """Our images server over a tiny random pipeline: gain of batches, overhead of a request.
 
-It starts a server with one replica on a local Ray. Run: `python -m
-bench.images_server`.
+It starts a server with one replica on a local Ray.
 """
 
 import asyncio
-import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -121,7 +119,3 @@ def _server(model: ServableImageModel, **more: float) -> Iterator[str]:
     with deploy(model, settings, "bench") as replicas, served(model, replicas, settings) as server:
         until(lambda: server.get("/ready").is_success)
         yield f"{server.url}/v1"
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(), indent=2))

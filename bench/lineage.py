@@ -113,8 +113,3 @@ def _noop(profile: str, foundry: FoundryResource) -> tuple[float, float]:
 def _children_cpu() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
-
-
-if __name__ == "__main__":
-    for name, value in measure().items():
-        print(f"{name}: {value:,.3g}")

@@ -21,7 +21,3 @@ def measure() -> dict[str, float]:
         raise SystemExit(f"{len(rows)} prompts are not 40,000 distinct ones")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     return {"prompts_40k_seconds": seconds, "prompts_40k_peak_gb": peak}
-
-
-if __name__ == "__main__":
-    print(measure())

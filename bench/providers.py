@@ -1,7 +1,6 @@
 """Overhead and throughput of our provider clients, compared with the bare SDK.
 
 The provider is another process that answers every chat with the same verdict after a fixed time.
-Run: `python -m bench.providers`.
 """
 
 import asyncio
@@ -243,7 +242,3 @@ def _serve(port: Connection, latency: float, fault_share: float) -> None:
         await asyncio.Event().wait()
 
     asyncio.run(serve())
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(), indent=2))

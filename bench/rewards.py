@@ -6,7 +6,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 
 from aiohttp import ClientSession
 from PIL import Image
@@ -47,7 +46,7 @@ class SimulatedBackend:
     ) -> EncodedImage:
         await asyncio.sleep(self.seconds)
         # Decoders ignore what follows the end of a PNG: other bytes, the same pixels.
-        return EncodedImage(_png("white") + prompt.encode())
+        return EncodedImage(EncodedImage.white((2, 2)).data + prompt.encode())
 
     async def score(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str
@@ -91,7 +90,13 @@ def _reward(rollouts: int, seconds: float) -> None:
             service = RewardService(
                 CriticReward(calls, lambda _: actor, settings), "bench", journal
             )
-            asyncio.run(_step(service, home.images.put(EncodedImage(_png("grey"))), rollouts))
+            asyncio.run(
+                _step(
+                    service,
+                    home.images.put(EncodedImage.of(Image.new("RGB", (2, 2), "grey"))),
+                    rollouts,
+                )
+            )
 
 
 async def _step(service: RewardService, origin: str, rollouts: int) -> None:
@@ -120,14 +125,3 @@ def _request(origin: str, number: int) -> RewardRequest:
     )
     response = f"<think>no cat</think><answer>{json.dumps(verdict)}</answer>"
     return RewardRequest(step=1, row_id=f"row-{number // 8}", response=response, state=state)
-
-
-def _png(colour: str) -> bytes:
-    buffer = BytesIO()
-    Image.new("RGB", (2, 2), colour).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-if __name__ == "__main__":
-    for name, value in measure().items():
-        print(f"{name:45} {value:10.3f}")
