@@ -60,7 +60,7 @@ def test_workers_end_with_a_killed_command_and_the_next_run_finishes(foundry, st
     started.kill()
     assert len(workers) >= 2 and all_exit(workers)
     with open_instance(foundry.home) as instance:
-        run_lineage(foundry, instance, shards=2)
+        run_lineage(foundry, instance, 2, ["+scores"])
         assert all(run.is_finished for run in instance.get_runs())
         for pool in ("generator", "agents"):
             info = instance.event_log_storage.get_concurrency_info(pool)

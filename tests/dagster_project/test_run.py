@@ -35,6 +35,12 @@ SHARD_STAGES = [
 ]
 
 
+@pytest.fixture
+def few(tmp_path):
+    """A lake of few prompts, where nothing depends on how many there are."""
+    return tiny_foundry(tmp_path, bank={"shard_size": 5})
+
+
 def test_a_run_makes_everything_and_a_second_one_nothing(sampled, instance):
     refresh_views(sampled.home)
     counts = query(
@@ -51,13 +57,13 @@ def test_a_run_makes_everything_and_a_second_one_nothing(sampled, instance):
     assert len(second.reused) == len(select_nodes([], sampled.settings))
 
 
-def test_a_failed_blocking_check_stops_the_run_and_does_not_count_as_done(foundry, instance):
-    run_lineage(foundry, instance, shards=1, select=["taxonomy", "vocabulary", "templates"])
-    foundry.home.lake.write(TEMPLATES, [], "all")
+def test_a_failed_blocking_check_stops_the_run_and_does_not_count_as_done(few, instance):
+    run_lineage(few, instance, shards=1, select=["taxonomy", "vocabulary", "templates"])
+    few.home.lake.write(TEMPLATES, [], "all")
     for _first_and_second in range(2):
         with pytest.raises(FoundryError, match="prompts: references_hold"):
-            run_lineage(foundry, instance, shards=1, select=["prompts", "plans"])
-    assert not foundry.home.lake.partitions(PLANS)
+            run_lineage(few, instance, shards=1, select=["prompts", "plans"])
+    assert not few.home.lake.partitions(PLANS)
 
 
 def test_a_missing_image_fails_its_check(sampled, instance):
@@ -110,29 +116,29 @@ def test_a_shard_that_fails_is_requested_again_twice_and_leaves_no_gap(
     assert request.partition_key == "sketchbook-0001"
 
 
-def test_the_launchpad_grows_the_bank(foundry, instance):
+def test_the_launchpad_grows_the_bank(few, instance):
     for shards, expected in ((2, 2), (1, 2), (3, 3)):
         config = {**QUIET, "ops": {"prompts": {"config": {"shards": shards}}}}
-        result = materialize(foundry, instance, SHARD_STAGES[:5], run_config=config)
-        assert result.success and len(foundry.home.lake.partitions(PROMPTS)) == expected
+        result = materialize(few, instance, SHARD_STAGES[:5], run_config=config)
+        assert result.success and len(few.home.lake.partitions(PROMPTS)) == expected
     assert len(instance.get_dynamic_partitions(str(SHARDS.name))) == 3
 
 
-def test_aggregates_follow_once_every_shard_is_there(foundry, instance):
+def test_aggregates_follow_once_every_shard_is_there(few, instance):
     instance.add_dynamic_partitions(str(SHARDS.name), ["sketchbook-0000", "sketchbook-0001"])
-    run_job("refresh_data", foundry, instance, partition_key="sketchbook-0000")
+    run_job("refresh_data", few, instance, partition_key="sketchbook-0000")
     names, cursor = _requested(instance)
     assert not names
-    run_job("refresh_data", foundry, instance, partition_key="sketchbook-0001")
+    run_job("refresh_data", few, instance, partition_key="sketchbook-0001")
     followed = []
     while (requested := _requested(instance, cursor))[0]:
         names, cursor = requested
         followed += sorted(names)
-        materialize(foundry, instance, sorted(names))
+        materialize(few, instance, sorted(names))
     # `prompt_audit` is of the groups that `refresh_data` makes itself.
     automatic = (node for node in NODES.values() if node.automatic and node.group != "prompts")
     assert sorted(followed) == sorted(node.name for node in automatic)
-    assert foundry.home.lake.partitions(SCORES) == ["sketchbook-0000", "sketchbook-0001"]
+    assert few.home.lake.partitions(SCORES) == ["sketchbook-0000", "sketchbook-0001"]
 
 
 def _requested(instance, cursor=None):
@@ -162,20 +168,20 @@ def test_growing_the_bank_processes_only_the_new_shard_whose_rows_equal_those_of
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_shard_that_fails_for_good_holds_back_no_other(foundry, instance, jobs):
-    run_lineage(foundry, instance, 2, SHARD_STAGES[:5])
-    journal = Path(foundry.root, "journals", "plans", "sketchbook-0000.jsonl")
+def test_a_shard_that_fails_for_good_holds_back_no_other(few, instance, jobs):
+    run_lineage(few, instance, 2, SHARD_STAGES[:5])
+    journal = Path(few.root, "journals", "plans", "sketchbook-0000.jsonl")
     journal.parent.mkdir(parents=True)
     journal.write_text("damaged\n")
     lines: list[str] = []
     with pytest.raises(FoundryError, match=r"^sketchbook-0000 failed: .*: damaged"):
-        run_lineage(foundry, instance, 2, ["plans"], lines.append, jobs=jobs)
+        run_lineage(few, instance, 2, ["plans"], lines.append, jobs=jobs)
     [failure] = [line for line in lines if "failed, the others go on" in line]
     assert f"{journal}:1: damaged" in failure and "\n" not in failure
-    assert foundry.home.lake.partitions(PLANS) == ["sketchbook-0001"]
+    assert few.home.lake.partitions(PLANS) == ["sketchbook-0001"]
     journal.unlink()
-    run_lineage(foundry, instance, 2, ["plans"])
-    assert foundry.home.lake.partitions(PLANS) == ["sketchbook-0000", "sketchbook-0001"]
+    run_lineage(few, instance, 2, ["plans"])
+    assert few.home.lake.partitions(PLANS) == ["sketchbook-0000", "sketchbook-0001"]
 
 
 @pytest.mark.long
