@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from ..benchmarks import RunEstimate
 
+_SHOWN = 10
+
+
 NamesArgument = Annotated[
     list[str] | None,
     typer.Argument(help="Benchmarks; default: those of the profile. `list` shows all."),
@@ -79,7 +82,6 @@ def evaluate(
 
 
 def _evaluate(foundry: "FoundryResource", only_estimate: bool, force: bool) -> None:
-
     from ..benchmarks import estimates, evaluate_benchmarks
     from ..instance import open_instance
     from .run_screen import terminal_progress
@@ -182,9 +184,6 @@ def _print_agents(profile: str, home: str) -> None:
     typer.echo(markdown(summaries))
 
 
-_SHOWN = 10
-
-
 FirstArgument = Annotated[
     str,
     typer.Argument(
@@ -230,7 +229,6 @@ def agreement(
     Example: `interleave agreement judge_modelAB_results.json --judge openai/gpt-4.1 --source
     OPENING --answers OPENING/gen_outputs --sample 200`
     """
-
     from assets.benchmarks.agreement import compare_verdicts, read_verdicts
     from assets.benchmarks.report import write_report
     from schemas import FoundryError

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _METRICS = ("loss", "reward", "plan_correct", "verdict_accuracy_true", "verdict_accuracy_false")
 _COLOURS = {"promoted": "green", "candidate": "yellow", "rejected": "red"}
 _COLUMNS = ("name", "version", "parent", "status", "metrics", "made")
+_DATA = "data"
+
 
 NameArgument = Annotated[str, typer.Argument(help="Name listed by `interleave checkpoints`.")]
 
@@ -29,7 +31,6 @@ def checkpoints(
     name: Annotated[str, typer.Option(help="Only versions of this checkpoint.")] = "",
 ) -> None:
     """List trained models: parent, status, main metrics."""
-
     from training.registry import CheckpointRegistry
     from warehouse import Home
 
@@ -88,8 +89,6 @@ def _evaluation(home: "Home", checkpoint: str) -> dict[str, float]:
     means = rows.group_by("metric").aggregate([("value", "mean")])
     return dict(zip(means["metric"].to_pylist(), means["value_mean"].to_pylist(), strict=True))
 
-
-_DATA = "data"
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="List the files with their sizes; change nothing.")
@@ -194,7 +193,6 @@ def _with_license(card: Path, license: str) -> bytes:
 
 
 def _show_push(target: "Repository", plan: "PushPlan", public: bool) -> None:
-
     state = "new" if plan.head is None else "exists"
     visible = "public" if public or (plan.head and plan.public) else "private"
     typer.echo(f"{target} ({visible}, {state})")
@@ -208,7 +206,6 @@ def _show_push(target: "Repository", plan: "PushPlan", public: bool) -> None:
 
 
 def _show_pull(source: "Repository", commit: str) -> None:
-
     files = source.files(commit)
     typer.echo(f"{source} at {commit[:12]}")
     for each in files:

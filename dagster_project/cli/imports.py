@@ -116,7 +116,6 @@ for _kind, _help in _ROWS.items():
 
 
 def _run(label: str, work: "Callable[[Progress], ImportResult]") -> "ImportResult":
-
     from .run_screen import terminal_progress
 
     enable_interrupts()

@@ -57,7 +57,6 @@ def replay(
 
     Example: `interleave replay --critic promoted --sample 200`
     """
-
     from assets.core.profile import load_profile
     from assets.evaluation.replay import ReplaySettings, replay_attempts
     from warehouse import Home
@@ -78,7 +77,6 @@ def replay(
 
 
 def _print_report(console: Console, report: "ReplayReport") -> None:
-
     table = Table("", title=f"{report.steps} steps of {report.requests} requests")
     for each in report.results:
         table.add_column(each.name)
@@ -103,7 +101,6 @@ def _cell(interval: "Interval | None") -> str:
 def reviews(profile: ProfileOption = "sketch", home: HomeOption = ".interleave") -> None:
     """Show how much of every shard people have reviewed, and how far critic, scorer and people
     agree; the page Review of `interleave serve` is where they review (docs/reviews.md)."""
-
     from assets.core.profile import load_profile
     from assets.reviews.assets import agreement_rows, shard_labels, shares_table
     from assets.reviews.opinions import shard_shares
@@ -122,7 +119,6 @@ def reviews(profile: ProfileOption = "sketch", home: HomeOption = ".interleave")
 
 
 def _grid(rows: Sequence[Mapping[str, object]]) -> Table:
-
     grid = Table(box=None)
     for name in rows[0]:
         grid.add_column(Text(name))

@@ -122,7 +122,6 @@ def improve(
 
     It stops by itself when a round does not help. Killed, it goes on where it stopped.
     """
-
     from assets.core.foundry import FoundryResource
     from warehouse.views import refresh_views
 

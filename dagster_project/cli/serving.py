@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from inference.servers.vllm import Address, ServableAgent
     from warehouse import Home
 
+_LINE_LENGTH = 100  # of vLLM's log, in the moving status line
+
 
 def ui(
     profile: ProfileOption = "sketch",
@@ -93,7 +95,6 @@ def servers(
     home: HomeOption = ".interleave",
 ) -> None:
     """List the model servers that run, or stop some; they start on first use (docs/gpus.md)."""
-
     from inference.servers.instance import home_servers
     from warehouse import Home
 
@@ -124,8 +125,6 @@ def _row(server: "ServerInstance") -> tuple[str, ...] | None:
     since = f"{datetime.fromtimestamp(state.since):%d %b %H:%M:%S}"
     return *served, state.state, state.url or "", since, state.note
 
-
-_LINE_LENGTH = 100  # of vLLM's log, in the moving status line
 
 agents_app = typer.Typer(no_args_is_help=True, help="Trained planners and critics.")
 
@@ -173,7 +172,6 @@ def serve_in_terminal(
 ) -> None:
     """Serve until SIGINT or SIGTERM; standard output gets only the profile lines to copy.
     FoundryError: the model cannot be served, or the server ended."""
-
     from inference.servers.vllm import profile_lines, serve
 
     for stop in (signal.SIGINT, signal.SIGTERM):
@@ -206,7 +204,6 @@ generators_app = typer.Typer(no_args_is_help=True, help="Image generators.")
 @generators_app.command("list")
 def list_generators(profile: ProfileOption = "sketch") -> None:
     """List image models: what each can do, and whether it can be used here."""
-
     from assets.core.profile import load_profile
     from inference.backends.diffusers.backend import DiffusersSettings
     from inference.backends.diffusers.registry import load_registry, missing_requirements

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from inference.backends.providers.settings import BudgetSettings
     from warehouse.costs import Costs, CostTable
 
+_MOST = 50
+_MISSING = "-"
+_COLUMNS = (
+    *("calls", "cached", "failed", "retries", "tokens in", "tokens out", "hours", "GPU hours"),
+    *("USD", "estimated"),
+)
+
+
 OutputFormat = Literal["table", "csv", "json", "parquet"]
 
 
@@ -67,14 +75,6 @@ def _described_views() -> Iterator[str]:
         yield f"{view.name}: {view.description}\n\n{indent(view.example, '    ')}"
 
 
-_MOST = 50
-_MISSING = "-"
-_COLUMNS = (
-    *("calls", "cached", "failed", "retries", "tokens in", "tokens out", "hours", "GPU hours"),
-    *("USD", "estimated"),
-)
-
-
 class By(StrEnum):
     """Columns to sum by."""
 
@@ -97,7 +97,6 @@ def costs(
     A dash is what was not measured; `+` marks sums from which some calls are missing. `interleave
     sql` has the same numbers in the view `costs`, the studio a page (docs/costs.md).
     """
-
     from assets.core.profile import load_profile
     from inference.backends.providers.budget import SpendingFile
     from warehouse import Home

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from warehouse import Home
     from warehouse.verify import Damage
 
+_UNITS = {"d": 86_400, "h": 3600}
+_SHORTEST_GRACE_DAYS = 2
+
 
 def verify(
     home: HomeOption = ".interleave",
@@ -37,7 +40,6 @@ def verify(
     ),
 ) -> None:
     """Read every stored file and list what is damaged; exit status 1 if anything remains so."""
-
     from assets.core.foundry import FoundryResource
     from warehouse import Home
 
@@ -73,7 +75,6 @@ def verify(
 
 def _find(home: "Home", jobs: int, screen: Console) -> "tuple[list[Damage], int]":
     """Damage, and the number of checks, with a progress bar on a terminal."""
-
     from warehouse.verify import find_damage
 
     from ..verify import all_checks
@@ -83,9 +84,6 @@ def _find(home: "Home", jobs: int, screen: Console) -> "tuple[list[Damage], int]
         task = bars.add_task("Verifying", total=len(checks))
         return list(find_damage(checks, jobs, lambda: bars.advance(task))), len(checks)
 
-
-_UNITS = {"d": 86_400, "h": 3600}
-_SHORTEST_GRACE_DAYS = 2
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only list what would be done.")]
 
