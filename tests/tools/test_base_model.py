@@ -12,14 +12,13 @@ from inference.sketch_world.perception import perceive
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.scene import carry_out
 from tools.base_model.architecture import Architecture
+from tools.base_model.batches import Collator, pixels
 from tools.base_model.pretrain import BaseModelSettings, PretrainingSettings, pretrain
 from tools.base_model.pretraining_samples import (
     MARKS,
-    Collator,
     caption,
     drill_sample,
     image_sample,
-    pixels,
     reading_sample,
 )
 from tools.base_model.scenes import EditPair, EditSample

@@ -22,14 +22,8 @@ from training.sft.recipe import cpu_has_amx
 from warehouse.atomic import atomic_path
 
 from .architecture import Architecture, build_model, build_processor
-from .pretraining_samples import (
-    Collator,
-    TrainingSample,
-    drill_sample,
-    image_sample,
-    pixels,
-    reading_sample,
-)
+from .batches import Collator, pixels
+from .pretraining_samples import TrainingSample, drill_sample, image_sample, reading_sample
 from .vision_pretraining import Probes, cell_sample
 from .vocabulary import build_tokenizer
 
