@@ -237,7 +237,7 @@ class Rehearsal(Rewriter):
 
     def _local_generator(self, path: str, settings: Values) -> None:
         self._register(settings["model"], settings)
-        settings |= {"device": "cpu", "revision": None}
+        settings["device"] = "cpu"
         self.set(path, "size", f"{SIDE}x{SIDE}", "size")
 
     def _checkpoints(self, settings: Values) -> None:
