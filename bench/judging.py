@@ -3,11 +3,9 @@
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-from pydantic import JsonValue
 
 from assets.benchmarks.benchmark import (
     Answer,
@@ -18,14 +16,14 @@ from assets.benchmarks.benchmark import (
     Metrics,
     Values,
 )
-from assets.benchmarks.judging import JudgedAnswers, ModelJudge
+from assets.benchmarks.judging import ModelJudge
 from assets.benchmarks.report import write_report
 from assets.benchmarks.results import Run, evaluate_run
 from assets.benchmarks.settings import BenchmarksSettings
 from inference.calls.progress import NullProgress
 from inference.questions import Question, TextAnswer
 from inference.settings import Limits
-from schemas.benchmarks import BENCHMARK_ANSWERS, JUDGEMENTS, BenchmarkAnswerRow
+from schemas.benchmarks import BENCHMARK_ANSWERS, JUDGEMENTS, BenchmarkAnswerRow, JudgementRow
 from warehouse import EncodedImage, Home
 
 MEANING = {
@@ -53,10 +51,7 @@ class _OneQuestion(Benchmark):
 
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
         images = tuple(step.image for step in answer if step.image)
-        return [JudgeCall("score", f"Grade answer {item.item_id}.", images)]
-
-    def parse(self, call: str, text: str) -> JsonValue:
-        return int(text)
+        return [JudgeCall("score", f"Grade answer {item.item_id}.", int, images)]
 
     def metrics(self, item: Item, values: Values) -> Metrics:
         return {"score": 1.0}
@@ -64,7 +59,7 @@ class _OneQuestion(Benchmark):
     def aggregate(self, items: Sequence[ItemMetrics]) -> dict[str, float | None]:
         return {"score": 1.0}
 
-    def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
+    def write_answer(self, folder: Path, item: Item, answer: Answer) -> None:
         raise NotImplementedError  # nothing is written here
 
     def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
@@ -102,12 +97,12 @@ def _report_seconds() -> float:
     with tempfile.TemporaryDirectory() as folder:
         home, benchmark = Home(folder), _OneQuestion(_REPORTED)
         rows = _rows(home, benchmark)
-        judged = _judge(home, benchmark, rows, seconds=0, slots=256)
+        judgements = _judge(home, benchmark, rows, seconds=0, slots=256)
         settings = BenchmarksSettings(resamples=100)
         name = "bench.bench.bench"
-        run = evaluate_run(name, benchmark, "bench", "bench", rows, judged.rows, settings)
+        run = evaluate_run(name, benchmark, "bench", "bench", rows, judgements, settings)
         home.lake.write(BENCHMARK_ANSWERS, rows, "bench")
-        home.lake.write(JUDGEMENTS, judged.rows, f"{name}.0000")
+        home.lake.write(JUDGEMENTS, judgements, f"{name}.0000")
         run.write(home)
         start = time.perf_counter()
         write_report(home, [Run.read(home, name)], Path(folder) / "report.html")
@@ -116,10 +111,11 @@ def _report_seconds() -> float:
 
 def _judge(
     home: Home, benchmark: Benchmark, rows: Sequence[BenchmarkAnswerRow], seconds: float, slots: int
-) -> JudgedAnswers:
+) -> list[JudgementRow]:
     limits, model = Limits(agents=slots), _SlowJudge(seconds)
     judge = ModelJudge(home, model, limits, 2, NullProgress())
-    return asyncio.run(judge.judge(benchmark, rows, "bench"))
+    judgements, _ = asyncio.run(judge.judge(benchmark, rows, "bench"))
+    return judgements
 
 
 def _rows(home: Home, benchmark: Benchmark) -> list[BenchmarkAnswerRow]:

@@ -149,9 +149,9 @@ def estimates(foundry: FoundryResource) -> Iterator[RunEstimate]:
     answered = set(foundry.home.lake.partitions(BENCHMARK_ANSWERS))
     judged = set(foundry.home.lake.partitions(JUDGEMENTS))
     for run in runs.all:
-        missing = [shard for shard in run.shards if shard.name not in answered]
+        missing = [shard for shard in run.shards if shard.answers not in answered]
         requests = 0 if run.imported else sum(len(shard.items) for shard in missing)
-        unjudged = [shard for shard in run.shards if run.judgements_of(shard) not in judged]
+        unjudged = [shard for shard in run.shards if shard.judgements not in judged]
         example = (AnswerStep("A text.", EncodedImage.white((64, 64))),)
         questions = sum(
             len(run.benchmark.calls(item, example, {}))
@@ -160,5 +160,4 @@ def estimates(foundry: FoundryResource) -> Iterator[RunEstimate]:
         )
         judge = runs.settings.judge and runs.settings.judge.at(run.benchmark.judge_temperature)
         asked = estimate_benchmark(foundry, requests, runs.roles, judge, questions)
-        items = sum(len(shard.items) for shard in run.shards)
-        yield RunEstimate(run.name, run.judge, items, questions, asked)
+        yield RunEstimate(run.name, run.judge, len(run.items), questions, asked)

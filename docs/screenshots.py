@@ -20,7 +20,7 @@ from assets.core.foundry import FoundryResource  # noqa: E402
 from assets.core.node import NODES  # noqa: E402
 from assets.core.plotting import small_png  # noqa: E402
 from assets.evaluation.items import pack_name, promotion_benchmark  # noqa: E402
-from assets.evaluation.paper import test_summaries  # noqa: E402
+from assets.evaluation.metrics import test_summaries  # noqa: E402
 from assets.evaluation.runner import beside_paper_plot  # noqa: E402
 from assets.rounds.results import rounds_plot  # noqa: E402
 from bench.scale.inputs import load_costs  # noqa: E402

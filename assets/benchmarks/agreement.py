@@ -22,14 +22,15 @@ from ..core.profile import Profile
 from ..core.progress import progress_factory
 from ..core.statistics import Agreement, agreement, sampled
 from .benchmark import Answer
-from .catalogue import official_files, open_benchmark
 from .files import read_rows
-from .judging import EXACT_JUDGE, ModelJudge
+from .judging import EXACT_JUDGE, model_judge
 from .opening import SUFFIX, Opening, Verdict, read_answer
 from .results import Run, evaluate_run, run_names
+from .runs import official_files, open_benchmark
 from .settings import BenchmarkJudgeSettings, BenchmarkRunSettings, BenchmarksSettings
 
 ASSET = "benchmark_agreement"
+_Comparison = tuple[str, str, str]  # item, system A, system B
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class _ComparisonRow(BaseModel):
     winner: Verdict
 
 
-def read_comparisons(path: Path) -> dict[tuple[str, str, str], str | None]:
+def read_comparisons(path: Path) -> dict[_Comparison, str | None]:
     """An official file of verdicts, people's or a judge's: (item, system A, system B) -> A or B.
 
     Ties count for the side that they lean to, as in the published agreement; of a comparison
@@ -104,82 +105,86 @@ def read_verdicts(home: Home, name: str) -> Verdicts:
     return Verdicts(name, run.labels, run=run)
 
 
-@dataclass(frozen=True)
-class SecondJudge:
-    """A judge that is asked about what others have judged; its answers become no run.
+def judge_again(
+    first: Verdicts,
+    profile: Profile,
+    home: Home,
+    judge: BenchmarkJudgeSettings,
+    source: str | None,
+    answers: Path | None,
+    sample: int | None,
+) -> Verdicts:
+    """Another judge's verdicts on the same, or on a sample of them; each question is asked once.
 
     Args:
         source: the benchmark's official files; None: as the profile says.
         answers: of OpENING's systems, where people's verdicts are compared: the folder with a
             `<system>_output` of every system.
         sample: so many comparisons or answers; None: all.
+
+    Raises:
+        FoundryError: the run is judged exactly, official files, an answer or a picture are
+            missing, or the judge gave no answer; finished calls are journaled.
     """
+    if first.run:
+        run = asyncio.run(_judge_run(first.run, profile, home, judge, source, sample))
+        return Verdicts(judge.name, run.labels, run=run)
+    if source is None or answers is None:
+        raise FoundryError("a judge of an official file needs --source and --answers")
+    cases = sampled([*first.labels], sample)
+    benchmark = Opening(official_files(source))
+    labels = asyncio.run(_judge_comparisons(cases, benchmark, profile, home, judge, answers))
+    return Verdicts(judge.name, labels)
 
-    profile: Profile
-    home: Home
-    judge: BenchmarkJudgeSettings
-    source: str | None
-    answers: Path | None
-    sample: int | None
 
-    def judge_same(self, first: Verdicts) -> Verdicts:
-        """Its own verdicts on the same, or on a sample of them; each question is asked once.
+async def _judge_run(
+    first: Run,
+    profile: Profile,
+    home: Home,
+    judge: BenchmarkJudgeSettings,
+    source: str | None,
+    sample: int | None,
+) -> Run:
+    """Its answers become no run; but the calls are paid, and in the ledger."""
+    if first.judge == EXACT_JUDGE:
+        raise FoundryError(f"{first.name} is judged exactly: no judge is asked anything")
+    settings = profile.benchmarks or BenchmarksSettings()
+    given = settings.run.get(first.benchmark, BenchmarkRunSettings())
+    official = given.model_copy(update={"source": source} if source else {})
+    benchmark = open_benchmark(first.benchmark, official, home)
+    answers, judge = sampled(first.answers, sample), judge.at(benchmark.judge_temperature)
+    name = f"{first.name}-by-{stable_hash('judge', judge.name)[:8]}"
+    asked = model_judge(profile, home, judge, progress_factory()(f"judging {len(answers)} answers"))
+    rows, calls = await asked.judge(benchmark, answers, name)
+    home.lake.write(MODEL_CALLS, calls, f"{ASSET}-{name}")
+    return evaluate_run(name, benchmark, first.system, judge.name, answers, rows, settings)
 
-        Raises:
-            FoundryError: the run is judged exactly, official files, an answer or a picture are
-                missing, or the judge gave no answer; finished calls are journaled.
-        """
-        if first.run:
-            run = asyncio.run(self._judge_run(first.run))
-            return Verdicts(self.judge.name, run.labels, run=run)
-        return Verdicts(self.judge.name, asyncio.run(self._judge_comparisons([*first.labels])))
 
-    async def _judge_run(self, first: Run) -> Run:
-        if first.judge == EXACT_JUDGE:
-            raise FoundryError(f"{first.name} is judged exactly: no judge is asked anything")
-        given = self._settings.run.get(first.benchmark, BenchmarkRunSettings())
-        files = given.model_copy(update={"source": self.source} if self.source else {})
-        benchmark = open_benchmark(first.benchmark, files, self.home)
-        answers = sampled(first.answers, self.sample)
-        judge = self.judge.at(benchmark.judge_temperature)
-        name = f"{first.name}-by-{stable_hash('judge', judge.name)[:8]}"
-        asked = self._model_judge(judge, f"judging {len(answers)} answers")
-        judged = await asked.judge(benchmark, answers, name)
-        self.home.lake.write(MODEL_CALLS, judged.calls, f"{ASSET}-{name}")
-        judged_by = first.system, judge.name
-        return evaluate_run(name, benchmark, *judged_by, answers, judged.rows, self._settings)
+async def _judge_comparisons(
+    cases: Sequence[_Comparison],
+    benchmark: Opening,
+    profile: Profile,
+    home: Home,
+    settings: BenchmarkJudgeSettings,
+    answers: Path,
+) -> dict[_Comparison, str | None]:
+    progress = progress_factory()(f"judging {len(cases)} comparisons")
+    judge = model_judge(profile, home, settings, progress)
+    shard = f"opening-{stable_hash('judge', qualified_name(judge.model))[:8]}"
+    with QuestionCalls(home, ASSET, shard, judge.model, judge.limits) as calls:
 
-    async def _judge_comparisons(self, cases: Sequence[Any]) -> dict[Any, str | None]:
-        if self.source is None or self.answers is None:
-            raise FoundryError("a judge of an official file needs --source and --answers")
-        answers, benchmark = self.answers, Opening(official_files(self.source))
-        chosen = sampled(cases, self.sample)
-        judge = self._model_judge(self.judge, f"judging {len(chosen)} comparisons")
-        shard = f"opening-{stable_hash('judge', qualified_name(judge.model))[:8]}"
-        with QuestionCalls(self.home, ASSET, shard, judge.model, judge.limits) as calls:
+        async def judge_one(case: _Comparison) -> str | None:
+            item_id, *systems = case
+            pair = [_answer(answers, name, item_id) for name in systems]
+            call = await asyncio.to_thread(benchmark.compare, item_id, *pair)
+            judged = await judge.ask(calls, item_id, call)
+            return _side(judged.value) if isinstance(judged.value, str) else None
 
-            async def judge_one(case: tuple[str, str, str]) -> str | None:
-                item_id, *systems = case
-                pair = [_answer(answers, name, item_id) for name in systems]
-                call = await asyncio.to_thread(benchmark.compare, item_id, *pair)
-                judged = await judge.ask(calls, item_id, call, benchmark.parse)
-                return _side(judged.value) if isinstance(judged.value, str) else None
-
-            try:
-                in_flight = judge.limits.agents
-                labels = await calls.map(judge_one, chosen, in_flight, judge.progress)
-                return dict(zip(chosen, labels, strict=True))
-            finally:
-                self.home.lake.write(MODEL_CALLS, calls.ledger(), f"{ASSET}-{shard}")
-
-    @property
-    def _settings(self) -> BenchmarksSettings:
-        return self.profile.benchmarks or BenchmarksSettings()
-
-    def _model_judge(self, judge: BenchmarkJudgeSettings, title: str) -> ModelJudge:
-        model = self.profile.respondent("benchmark_judge", self.home, judge.backend, judge.model)
-        limits, tries = self.profile.limits, self._settings.tries
-        return ModelJudge(self.home, model, limits, tries, progress_factory()(title))
+        try:
+            labels = await calls.map(judge_one, cases, judge.limits.agents, progress)
+            return dict(zip(cases, labels, strict=True))
+        finally:
+            home.lake.write(MODEL_CALLS, calls.ledger(), f"{ASSET}-{shard}")
 
 
 def _answer(answers: Path, system: str, item_id: str) -> Answer:

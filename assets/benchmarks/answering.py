@@ -27,23 +27,28 @@ from schemas.trajectories import MODEL_CALLS, QuarantineRow
 from warehouse import Home
 
 from ..core.profile import Profile
-from .benchmark import AnswerStep, Benchmark, Item
+from .benchmark import AnswerStep, Benchmark, Item, pictures
 from .settings import BenchmarksSettings
 
 ASSET = "benchmark_answers"
 
 Rows = Mapping[Table, Sequence[Any]]  # of one run of the loop
-_Answered = tuple[Item, str, Sequence[AnswerStep]]
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Items of a benchmark that are answered together, in a partition of that name."""
+    """Items of a benchmark that a system answers, and a judge judges, together.
+
+    Args:
+        answers, judgements, results: its partitions of these tables; `results`: of the whole run.
+    """
 
     benchmark: Benchmark
     system: str
-    name: str
     items: Sequence[Item]
+    answers: str
+    judgements: str = ""
+    results: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,22 +91,56 @@ async def answer_with(
             (`limits.failure_share`), or the lake cannot be written.
     """
     collected: list[Rows] = []
-    pool = WorkerPool(shard.name, profile.limits.in_flight, profile.limits.failure_share, progress)
-    async with GenerationRunner(home, profile.limits, collected) as runner:
+    limits = profile.limits
+    pool = WorkerPool(shard.answers, limits.in_flight, limits.failure_share, progress)
+    async with GenerationRunner(home, limits, collected) as runner:
         await asyncio.to_thread(check_conditioning, profile.loop, roles.generator)
-        run = _ItemRun(profile.loop, shard, seed, runner, roles)
-        answered, quarantine = await pool.map(run, shard.items)
-    pending = PendingPartition(shard.name)
+
+        async def answer(item: Item) -> tuple[Item, str, list[AnswerStep]] | QuarantineRow:
+            request = await asyncio.to_thread(_request, shard, item, profile.loop, seed)
+            state = await _run(runner, roles, request)
+            if isinstance(state.ending, TrajectoryFailed) and not state.ending.refused:
+                ids = {"prompt_id": item.item_id, "shard": shard.answers}
+                return QuarantineRow(**ids, stage=ASSET, reason=state.ending.reason)
+            steps = [step for step in state.steps if step.finished]
+            images = [step.chosen.image if step.chosen else None for step in steps]
+            answered = [AnswerStep(s.text, image) for s, image in zip(steps, images, strict=True)]
+            return item, request.generation_id, answered
+
+        answers, quarantine = await pool.map(answer, shard.items)
+    pending = PendingPartition(shard.answers)
     for rows in collected:
         pending.add(rows)
     records = pending.rows()
     for table in records.keys() - {GENERATIONS}:
         home.lake.write(table, records[table], pending.partition)
     runs = {rows[GENERATIONS][0].generation_id: rows for rows in collected}
-    answers = [
-        _row(shard, item, answer, **_run_columns(runs[name])) for item, name, answer in answered
+    found = [
+        _row(shard, item, answer, **_run_columns(runs[name])) for item, name, answer in answers
     ]
-    return Answers(answers, records[MODEL_CALLS], quarantine)
+    return Answers(found, records[MODEL_CALLS], quarantine)
+
+
+async def _run(
+    runner: GenerationRunner, roles: Roles, request: GenerationRequest
+) -> TrajectoryView:
+    state = TrajectoryView(request.text, request.images)
+    async with aclosing(runner.run(request, roles)) as events:
+        async for event in events:
+            state.note(event)
+    return state
+
+
+def _request(shard: Shard, item: Item, loop: LoopSettings, seed: int) -> GenerationRequest:
+    """Its seed follows from the item, so that equal texts of two items differ."""
+    name = shard.benchmark.name
+    seed = int(stable_hash("benchmark", seed, name, item.item_id), 16) % 2**31
+    return GenerationRequest(
+        item.text,
+        tuple(read_image(path) for path in item.image_files),
+        GenerationOptions.model_validate(loop.model_dump() | {"seed": seed}),
+        generation_id=stable_hash("benchmark", shard.system, name, item.item_id),
+    )
 
 
 def _run_columns(rows: Rows) -> dict[str, Any]:
@@ -121,9 +160,8 @@ def import_answers(home: Home, shard: Shard, source: Path) -> Answers:
     found: dict[str, BenchmarkAnswerRow] = {}
     for item_id, answer in shard.benchmark.read_answers(source):
         if item_id in items:
-            for step in answer:
-                if step.image:
-                    home.images.put(step.image)
+            for image in pictures(answer):
+                home.images.put(image)
             found[item_id] = _row(shard, items[item_id], answer, status="imported")
     if not found:
         raise FoundryError(f"{source}: has no answer to an item of {shard.benchmark.name}")
@@ -132,48 +170,12 @@ def import_answers(home: Home, shard: Shard, source: Path) -> Answers:
     )
 
 
-@dataclass(frozen=True)
-class _ItemRun:
-    """Runs the loop on one item."""
-
-    loop: LoopSettings
-    shard: Shard
-    seed: int
-    runner: GenerationRunner
-    roles: Roles
-
-    async def __call__(self, item: Item) -> _Answered | QuarantineRow:
-        """The item with the id of its generation and the answer."""
-        request = await asyncio.to_thread(self._request, item)
-        state = TrajectoryView(request.text, request.images)
-        async with aclosing(self.runner.run(request, self.roles)) as events:
-            async for event in events:
-                state.note(event)
-        if isinstance(state.ending, TrajectoryFailed) and not state.ending.refused:
-            ids = {"prompt_id": item.item_id, "shard": self.shard.name}
-            return QuarantineRow(**ids, stage=ASSET, reason=state.ending.reason)
-        steps = [step for step in state.steps if step.finished]
-        answer = [AnswerStep(s.text, s.chosen.image if s.chosen else None) for s in steps]
-        return item, request.generation_id, answer
-
-    def _request(self, item: Item) -> GenerationRequest:
-        """Its seed follows from the item, so that equal texts of two items differ."""
-        name = self.shard.benchmark.name
-        seed = int(stable_hash("benchmark", self.seed, name, item.item_id), 16) % 2**31
-        return GenerationRequest(
-            item.text,
-            tuple(read_image(path) for path in item.image_files),
-            GenerationOptions.model_validate(self.loop.model_dump() | {"seed": seed}),
-            generation_id=stable_hash("benchmark", self.shard.system, name, item.item_id),
-        )
-
-
 def _row(shard: Shard, item: Item, answer: Sequence[AnswerStep], **columns: Any) -> Any:
     empty = dict.fromkeys(("generation_id", "seed", "cost_usd", "seconds"))
     return BenchmarkAnswerRow(
         benchmark=shard.benchmark.name,
         system=shard.system,
-        shard=shard.name,
+        shard=shard.answers,
         item_id=item.item_id,
         group=item.group,
         request=item.text,

@@ -6,18 +6,21 @@ with these. What is shown, the criteria and the scale are the benchmark's; the w
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from inference.agent_prompts.templates import IMAGE
+from inference.agent_prompts.templates import IMAGE, escape_tags
+from schemas.errors import FoundryError
 from warehouse import EncodedImage
 from warehouse.atomic import atomic_write
 
+from ..curation.comm import read_documents
 from . import files
 from .benchmark import (
     Answer,
@@ -30,14 +33,17 @@ from .benchmark import (
     Values,
     lines_of,
     mean,
-    numbered_call,
+    numbered,
+    only_object,
     pictures,
+    read_prompts,
+    unique,
 )
-from .comm_items import MAX_IMAGES, PROMPTS, CommItem, Task, load_items
-from .judge_text import only_object
 
+Task = Literal[1, 2, 3, 4]
 TEXTS, DOCUMENT, DESCRIPTIONS, FIDELITY = "texts", "document", "descriptions", "fidelity"
 IRS = "irs"
+_MAX_IMAGES = 10  # that a judge is shown
 _MAX_EDGE, _MAX_SCORE = 512, 10  # of images that a judge is shown; of its scale
 _COHERENCE = ("style", "entity", "trend", "consistency")
 # Task -> the scores of its first call.
@@ -47,6 +53,7 @@ SCORES: Mapping[Task, tuple[str, ...]] = {
     3: (*_COHERENCE, "completeness", "image_quality"),
     4: (*_COHERENCE, "completeness", "image_quality"),
 }
+_PROMPTS = read_prompts("comm")
 
 _MARKER = "<IMAGE>"  # in answers as CoMM's scorer reads them
 _RESULTS = "results.json"
@@ -55,13 +62,97 @@ _STEP = re.compile(r"\((\d+)\)\s")
 _Shown = list[AnswerStep]  # to a judge: a text or an image each
 
 
+class _Content(BaseModel):
+    """A text, or an image: a file below the image folder, or known only by its URL."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    type: Literal["text", "image"]
+    content: str | None = None
+    url: str | None = None
+    image_path: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The words of a text in one line; empty for an image."""
+        return " ".join((self.content or "").split()) if self.type == "text" else ""
+
+
+_Steps = Sequence[Sequence[_Content]]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
+
+    data_id: str = Field(pattern=r"^[^/\\]+$")
+    dataset_type: str | None = None
+    title: str | None = None
+    summary_info: list[_Content] = []
+    step_info: tuple[tuple[_Content, ...], ...] = Field(min_length=1)
+
+
 class _Results(BaseModel):
     """An answer as the scorer reads it: texts of steps in one line, and names of images."""
 
-    model_config = ConfigDict(extra="ignore")
-
     model_output: str
     prediction_image_list: list[str] = []
+
+
+@dataclass(frozen=True)
+class _CommItem:
+    """A document, and what of it a system is given in a task."""
+
+    document: _Document
+    task: Task
+
+    @property
+    def given(self) -> int:
+        """How many of the steps a system gets in full: in task 3 the first half."""
+        return len(self.document.step_info) // 2 if self.task == 3 else 0
+
+    @property
+    def input(self) -> list[list[_Content]]:
+        """The contents that a system gets, a list a step."""
+        steps = self.document.step_info
+        if self.task == 3:
+            return [list(step) for step in steps[: self.given]]
+        wanted = {1: "image", 2: "text"}.get(self.task)
+        return [[c for c in step if c.type == wanted] for step in steps] if wanted else []
+
+    @property
+    def output(self) -> _Steps:
+        """The steps whose images a system is to make."""
+        return () if self.task == 1 else self.document.step_info[self.given :]
+
+    @property
+    def has_use(self) -> bool:
+        """Whether the protocol has a use for it.
+
+        It has none in task 1 for documents without images; in task 3 for those of a single step,
+        without an image in the second half, or with as many in the first as a judge is shown.
+        """
+        if self.task == 3:
+            images = len(_images_of(self.input)), len(_images_of(self.output))
+            return self.given > 0 and images[0] < _MAX_IMAGES and images[1] > 0
+        return self.task != 1 or bool(_images_of(self.input))
+
+    @property
+    def introduction(self) -> str:
+        """The first line of what a system is asked."""
+        document = self.document
+        summary = next((each.text for each in document.summary_info if each.text), "")
+        title = " ".join((document.title or "").split()) or summary or document.data_id
+        return _PROMPTS[f"task_{self.task}"].format(title=escape_tags(title))
+
+    def text(self, marker: str) -> str:
+        """What a system is asked, `marker` in the place of each image."""
+        lines = [
+            " ".join(marker if c.type == "image" else escape_tags(c.text) for c in step)
+            for step in self.input
+        ]
+        steps = [f"({number}) {line}".rstrip() for number, line in enumerate(lines, 1)]
+        ending = _PROMPTS.get(f"task_{self.task}_ending")
+        return "\n".join(filter(None, (self.introduction, *steps, ending)))
 
 
 class CoMM(Benchmark):
@@ -81,15 +172,23 @@ class CoMM(Benchmark):
         self._task, self.name = task, f"comm-task{task}"
         self.metric_names = SCORES[task] if task == 1 else (*SCORES[task], IRS)
         self.headline = self.metric_names[-1]
-        self._items = load_items(source, task, self.name)
-        self.items = [
-            Item(name, item.document.dataset_type or "all", item.text(IMAGE), item.input_images)
-            for name, item in self._items.items()
-        ]
+        path = _data_file(source)
+        images = path.parent / "images"
+        self._folder = images if images.is_dir() else path.parent
+        documents = files.parse_rows(path, read_documents(path), _Document)
+        official = [item for each in documents if (item := _CommItem(each, task)).has_use]
+        self.items = unique(path, self.name, map(self._item, official))
+        named = (
+            (item.item_id, content.image_path or content.url or "without path or URL", file)
+            for item in self.items
+            for content, file in zip(_images_of(item.official.input), item.image_files, strict=True)
+        )
+        hint = f"download the images as CoMM's download_images.py does into {images}"
+        files.check_pictures(path, named, hint)
 
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
-        official = self._items[item.item_id]
-        images = (files.read_image(path, item.item_id) for path in official.input_images)
+        official: _CommItem = item.official
+        images = (files.read_image(path, item.item_id) for path in item.image_files)
         if self._task == 1:
             shown = _shown_texts([[next(images) for _ in step] for step in official.input], answer)
             return [_rating_call(TEXTS, SCORES[1], shown or lines_of("(no texts)"))]
@@ -104,15 +203,6 @@ class CoMM(Benchmark):
         if isinstance(descriptions := values.get(DESCRIPTIONS), list):
             calls.append(_fidelity_call([str(words) for words in descriptions], made))
         return calls
-
-    def parse(self, call: str, text: str) -> JsonValue:
-        """Scores by name, descriptions, or the overall fidelity; None: not without a guess."""
-        scores = partial(_scores, names=SCORES[self._task])
-        readers: dict[str, Callable[[object], JsonValue]] = {
-            **{TEXTS: scores, DOCUMENT: scores},
-            **{DESCRIPTIONS: _descriptions, FIDELITY: _fidelity},
-        }
-        return only_object(text, readers[call])
 
     def metrics(self, item: Item, values: Values) -> Metrics:
         """Scores in 0..10; all None if one is missing, since the official means skip such items."""
@@ -132,28 +222,26 @@ class CoMM(Benchmark):
             numbers |= {f"{group}/{name}": mean(items, name, group) for name in self.metric_names}
         return numbers
 
-    def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
-        """`<root>/<system>/<data_id>_task<N>/results.json` has the request and the answer as texts
-        of steps, `(1) Mix the flour. <IMAGE> (2) ...`; the images lie beside it, those of the
-        document in `origin/`. The JSON file comes last, so that one that is there is complete.
+    def write_answer(self, folder: Path, item: Item, answer: Answer) -> None:
+        """`<data_id>_task<N>/results.json` has the request and the answer as texts of steps,
+        `(1) Mix the flour. <IMAGE> (2) ...`; the images lie beside it, those of the document in
+        `origin/`.
         """
-        path = files.system_folder(root, system)
-        for item_id, answer in answers:
-            item, folder = self._items[item_id], path / item_id
-            first = item.given + 1
-            content = {
-                "model_input": item.text(_MARKER).replace("\n", " "),
-                "model_output": _output(answer, first),
-                "input_image_list": _copied(folder, "input", 1, item.input_images),
-                "output_gt_image_list": _copied(folder, "output_gt", first, item.reference_images),
-                "prediction_image_list": [
-                    files.write_image(folder, f"predict_{number}", step.image)
-                    for number, step in enumerate(answer, first)
-                    if step.image is not None
-                ],
-            }
-            files.write_json(folder / _RESULTS, content)
-        return path
+        folder, official = folder / item.item_id, item.official
+        first = official.given + 1
+        references = self._files(official.output)  # which need not be there
+        content = {
+            "model_input": official.text(_MARKER).replace("\n", " "),
+            "model_output": _output(answer, first),
+            "input_image_list": _copied(folder, "input", 1, item.image_files),
+            "output_gt_image_list": _copied(folder, "output_gt", first, references),
+            "prediction_image_list": [
+                files.write_image(folder, f"predict_{number}", step.image)
+                for number, step in enumerate(answer, first)
+                if step.image is not None
+            ],
+        }
+        files.write_json(folder / _RESULTS, content)
 
     def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
         for file in files.answer_files(source, f"*_task{self._task}/{_RESULTS}"):
@@ -163,21 +251,50 @@ class CoMM(Benchmark):
             )
             yield item_id, tuple(_steps(results.model_output, images))
 
+    def _item(self, official: _CommItem) -> Item:
+        """Its id is as folders of answers are named: `17_task3`."""
+        document, images = official.document, self._files(official.input)
+        name, group = f"{document.data_id}_task{self._task}", document.dataset_type or "all"
+        return Item(name, group, official.text(IMAGE), images, official)
+
+    def _files(self, steps: _Steps) -> tuple[Path, ...]:
+        """Of the images of some steps; paths may count from the folder above: `images/a.jpg`."""
+        names = [content.image_path or "" for content in _images_of(steps)]
+        pairs = [(self._folder / name, self._folder.parent / name) for name in names]
+        return tuple(path if path.is_file() else above for path, above in pairs)
+
+
+def _data_file(source: Path) -> Path:
+    if source.is_file():
+        return source
+    suffixes = (".pt", ".pth", ".json", ".jsonl")
+    paths = sorted(p for p in source.glob("*") if p.suffix in suffixes) if source.is_dir() else []
+    found = [path for path in paths if "test" in path.stem] or paths
+    if len(found) != 1:
+        raise FoundryError(
+            f"{source}: has {len(found)} files of CoMM's documents; name the one of the test split"
+        )
+    return found[0]
+
+
+def _images_of(steps: _Steps) -> list[_Content]:
+    return [content for step in steps for content in step if content.type == "image"]
+
 
 def _shown_texts(images: Sequence[Sequence[EncodedImage]], answer: Answer) -> _Shown:
     """Task 1: each text with the images of its step, as far as both go."""
     shown: _Shown = []
     for number, (group, step) in enumerate(zip(images, answer, strict=False), 1):
         shown.append(AnswerStep(f"({number}) {step.text}"))
-        room = MAX_IMAGES - len(pictures(shown))
+        room = _MAX_IMAGES - len(pictures(shown))
         shown += [AnswerStep("", image) for image in group[:room]]
-        if len(pictures(shown)) >= MAX_IMAGES:
+        if len(pictures(shown)) >= _MAX_IMAGES:
             break
     return shown
 
 
 def _shown_document(
-    item: CommItem, input_images: Iterator[EncodedImage], answer: Answer
+    item: _CommItem, input_images: Iterator[EncodedImage], answer: Answer
 ) -> tuple[_Shown, _Shown]:
     """Request and answer, 10 images in all at most; in task 2 the given texts are in place."""
     request = [AnswerStep(item.introduction)]
@@ -195,22 +312,23 @@ def _shown_document(
     for number, step in enumerate(steps, item.given + 1):
         shown.append(AnswerStep(f"({number}) {step.text}"))
         shown += [AnswerStep("", image) for image in pictures([step])]
-        if len(pictures(request)) + len(pictures(shown)) >= MAX_IMAGES:
+        if len(pictures(request)) + len(pictures(shown)) >= _MAX_IMAGES:
             break
     return request, shown
 
 
 def _rating_call(name: str, scores: Sequence[str], shown: _Shown) -> JudgeCall:
-    criteria = "\n".join(f"- {score}: {PROMPTS[score]}" for score in scores)
+    criteria = "\n".join(f"- {score}: {_PROMPTS[score]}" for score in scores)
     form = ", ".join(f'"{score}": 0' for score in scores)
-    task = f"{PROMPTS[name]} {PROMPTS['scale']}\n\n{criteria}"
-    return _call(name, f"{task}\n\nEnd with one JSON object: {{{form}}}", shown)
+    task = f"{_PROMPTS[name]} {_PROMPTS['scale']}\n\n{criteria}"
+    read = partial(_scores, names=scores)
+    return _call(name, f"{task}\n\nEnd with one JSON object: {{{form}}}", shown, read)
 
 
 def _descriptions_call(document: _Shown, given: int, hidden: int) -> JudgeCall:
     """What the images of the answer, after the given ones, should show."""
     form = ", ".join(f'"{given + number}": "..."' for number in range(1, hidden + 1))
-    call = _call(DESCRIPTIONS, f"{PROMPTS[DESCRIPTIONS]} {{{form}}}", document)
+    call = _call(DESCRIPTIONS, f"{_PROMPTS[DESCRIPTIONS]} {{{form}}}", document, _descriptions)
     return replace(call, images=call.images[:given])
 
 
@@ -220,11 +338,12 @@ def _fidelity_call(descriptions: Sequence[str], images: Sequence[EncodedImage]) 
     for number, (words, image) in enumerate(zip_longest(descriptions, images), 1):
         shown.append(AnswerStep(f"Description {number}: {words or '(missing)'}"))
         shown.append(AnswerStep("" if image else "(image missing)", image))
-    return _call(FIDELITY, PROMPTS[FIDELITY], shown or lines_of("(no images)"))
+    return _call(FIDELITY, _PROMPTS[FIDELITY], shown or lines_of("(no images)"), _fidelity)
 
 
-def _call(name: str, task: str, shown: _Shown) -> JudgeCall:
-    return numbered_call(name, [*lines_of(task, ""), *shown], _reduced)
+def _call(name: str, task: str, shown: _Shown, read: Callable[[object], JsonValue]) -> JudgeCall:
+    text, images = numbered([*lines_of(task, ""), *shown], _reduced)
+    return JudgeCall(name, text, partial(only_object, read=read), images)
 
 
 def _reduced(image: EncodedImage) -> EncodedImage:

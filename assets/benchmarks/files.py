@@ -1,10 +1,11 @@
 """Official files of benchmarks: rows, pictures, folders of answers. What is wrong is one line."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow.parquet as pq
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from schemas.errors import FoundryError, first_problem
@@ -38,11 +39,7 @@ def read_rows(path: Path, form: type[Row], columns: Collection[str] = ()) -> lis
     """
     try:
         if path.suffix == ".parquet":
-            import pyarrow.parquet as pq
-
-            file = pq.ParquetFile(path)
-            known = [name for name in file.schema_arrow.names if name in columns]
-            rows = file.read(columns=known).to_pylist()
+            rows = pq.ParquetFile(path).read(columns=list(columns)).to_pylist()
         elif path.suffix == ".jsonl":
             lines = path.read_text(encoding="utf-8").split("\n")
             rows = [json.loads(line) for line in lines if line.strip()]
@@ -78,19 +75,6 @@ def read_answers(path: Path, form: type[Content]) -> Content:
     except ValidationError as error:
         problem = first_problem(error, root="file")
         raise FoundryError(f"{path}: answer {problem}; write it again") from error
-
-
-def by_id(
-    source: Path, benchmark: str, items: Iterable[Content], id_of: Callable[[Content], str]
-) -> dict[str, Content]:
-    """Items by id, in their order; FoundryError: there are none, or one is there twice."""
-    found: dict[str, Content] = {}
-    for item in items:
-        if found.setdefault(id_of(item), item) is not item:
-            raise FoundryError(f"{source}: item {id_of(item)} is there twice; remove one")
-    if not found:
-        raise FoundryError(f"{source}: has no items of {benchmark}; copy the official file again")
-    return found
 
 
 def check_pictures(path: Path, pictures: Iterable[tuple[str, str, Path]], hint: str) -> None:

@@ -1,8 +1,8 @@
 """Judges answers: every question is asked through a journal, and asked again if unreadable."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import orjson
 from pydantic import JsonValue
@@ -18,18 +18,13 @@ from schemas.benchmarks import BenchmarkAnswerRow, JudgementRow
 from schemas.trajectories import ModelCallRow
 from warehouse import Home, ImageStore
 
-from .benchmark import NOTHING_ASKED, Answer, AnswerStep, Benchmark, ExactlyJudged, Item, JudgeCall
+from ..core.profile import Profile
+from .benchmark import NOTHING_ASKED, Answer, AnswerStep, Benchmark, Item, JudgeCall
+from .settings import BenchmarkJudgeSettings, BenchmarksSettings
+from .sketch import SketchBenchmark
 
 ASSET = "benchmark_judgements"
 EXACT_JUDGE = "exact"  # in the column `judge`
-
-
-@dataclass(frozen=True)
-class JudgedAnswers:
-    """Rows of a shard, and the calls that were ever made for them."""
-
-    rows: list[JudgementRow]
-    calls: list[ModelCallRow] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -37,28 +32,20 @@ class Judged:
     """What a judge said; `value` is None where it could not be read."""
 
     value: JsonValue
-    answer: str | None
-    tries: int
+    answer: str | None = None
+    tries: int = 0
     error: str | None = None
 
 
 def judge_exactly(
-    benchmark: ExactlyJudged, images: ImageStore, answers: Sequence[BenchmarkAnswerRow]
-) -> JudgedAnswers:
-    """Judge answers without a model.
-
-    Raises:
-        BadImageError: a picture of an answer is missing or damaged.
-    """
-    items = {item.item_id: item for item in benchmark.items}
-    rows = [
-        _row(answer, EXACT_JUDGE, name, Judged(value, None, 0))
-        for answer in answers
-        for name, value in benchmark.judge(
-            items[answer.item_id], load_answer(images, answer)
-        ).items()
-    ]
-    return JudgedAnswers(rows)
+    benchmark: SketchBenchmark, images: ImageStore, answers: Sequence[BenchmarkAnswerRow]
+) -> list[JudgementRow]:
+    """Judge answers without a model; BadImageError: a picture of one is missing or damaged."""
+    rows: list[JudgementRow] = []
+    for answer in answers:
+        values = benchmark.judge(benchmark.by_id[answer.item_id], load_answer(images, answer))
+        rows += _rows(answer, EXACT_JUDGE, {name: Judged(each) for name, each in values.items()})
+    return rows
 
 
 @dataclass(frozen=True)
@@ -77,8 +64,8 @@ class ModelJudge:
 
     async def judge(
         self, benchmark: Benchmark, answers: Sequence[BenchmarkAnswerRow], partition: str
-    ) -> JudgedAnswers:
-        """Ask all questions about the answers of a shard.
+    ) -> tuple[list[JudgementRow], list[ModelCallRow]]:
+        """Ask all questions about the answers of a shard; also the calls ever made for them.
 
         Args:
             partition: of the judgements, whose journal its calls are in.
@@ -87,16 +74,15 @@ class ModelJudge:
             FoundryError: the judge gave no answer to a call; finished calls are journaled.
             BadImageError: a picture of an answer is missing or damaged.
         """
-        items, name = {item.item_id: item for item in benchmark.items}, qualified_name(self.model)
         with QuestionCalls(self.home, ASSET, partition, self.model, self.limits) as calls:
 
-            async def judge_one(answer: BenchmarkAnswerRow) -> list[JudgementRow]:
-                content = await asyncio.to_thread(load_answer, self.home.images, answer)
-                judged = await self._ask_all(calls, benchmark, items[answer.item_id], content)
-                return [_row(answer, name, call, each) for call, each in judged.items()]
+            async def judge_one(row: BenchmarkAnswerRow) -> list[JudgementRow]:
+                answer = await asyncio.to_thread(load_answer, self.home.images, row)
+                judged = await self._ask_all(calls, benchmark, benchmark.by_id[row.item_id], answer)
+                return _rows(row, qualified_name(self.model), judged)
 
             rows = await calls.map(judge_one, answers, self.limits.agents, self.progress)
-            return JudgedAnswers([row for each in rows for row in each], calls.ledger())
+            return [row for each in rows for row in each], calls.ledger()
 
     async def _ask_all(
         self, calls: QuestionCalls, benchmark: Benchmark, item: Item, answer: Answer
@@ -108,19 +94,13 @@ class ModelJudge:
             known = await asyncio.to_thread(benchmark.calls, item, answer, values)
             asked = [call for call in known if call.name not in judged]
             if not asked:
-                return judged or {NOTHING_ASKED: Judged(True, None, 0)}
+                return judged or {NOTHING_ASKED: Judged(True)}
             results = await gather_or_cancel(
-                *(self.ask(calls, item.item_id, call, benchmark.parse) for call in asked)
+                *(self.ask(calls, item.item_id, call) for call in asked)
             )
             judged |= {call.name: each for call, each in zip(asked, results, strict=True)}
 
-    async def ask(
-        self,
-        calls: QuestionCalls,
-        item_id: str,
-        call: JudgeCall,
-        parse: Callable[[str, str], JsonValue],
-    ) -> Judged:
+    async def ask(self, calls: QuestionCalls, item_id: str, call: JudgeCall) -> Judged:
         """Ask a question until its answer can be read; CallFailedError: there was no answer."""
         text: str | None = None
         for number in range(1, self.tries + 1):
@@ -129,10 +109,19 @@ class ModelJudge:
                 text = (await calls.ask(CallSite(item_id), question)).answer.text
             except UnusableAnswerError as error:
                 return Judged(None, text, number, summarize_error(error))
-            value = parse(call.name, text)
+            value = call.read(text)
             if value is not None:
                 return Judged(value, text, number)
         return Judged(None, text, self.tries, "no answer of the form that was asked for")
+
+
+def model_judge(
+    profile: Profile, home: Home, judge: BenchmarkJudgeSettings, progress: Progress
+) -> ModelJudge:
+    """A named judge at the endpoints of a profile."""
+    model = profile.respondent("benchmark_judge", home, judge.backend, judge.model)
+    tries = (profile.benchmarks or BenchmarksSettings()).tries
+    return ModelJudge(home, model, profile.limits, tries, progress)
 
 
 def load_answer(images: ImageStore, row: BenchmarkAnswerRow) -> Answer:
@@ -143,16 +132,14 @@ def load_answer(images: ImageStore, row: BenchmarkAnswerRow) -> Answer:
     )
 
 
-def _row(answer: BenchmarkAnswerRow, judge: str, call: str, judged: Judged) -> JudgementRow:
-    return JudgementRow(
-        benchmark=answer.benchmark,
-        system=answer.system,
-        judge=judge,
-        shard=answer.shard,
-        item_id=answer.item_id,
-        call=call,
-        value=None if judged.value is None else orjson.dumps(judged.value).decode(),
-        answer=judged.answer,
-        tries=judged.tries,
-        error=judged.error,
-    )
+def _rows(
+    answer: BenchmarkAnswerRow, judge: str, judged: Mapping[str, Judged]
+) -> list[JudgementRow]:
+    """A row per question, by its name."""
+    shared = answer.model_dump(include={"benchmark", "system", "shard", "item_id"})
+    rows = []
+    for call, each in judged.items():
+        value = None if each.value is None else orjson.dumps(each.value).decode()
+        said = asdict(each) | {"value": value}
+        rows.append(JudgementRow(**shared, judge=judge, call=call, **said))
+    return rows

@@ -6,7 +6,8 @@ wording is ours.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from string import Template
 from typing import Any, Literal, Self, get_args
@@ -26,11 +27,14 @@ from .benchmark import (
     JudgeCall,
     Metrics,
     Values,
+    labelled,
     lines_of,
     mean,
-    numbered_call,
+    numbered,
+    only_object,
+    read_prompts,
+    unique,
 )
-from .judge_text import labelled, only_object, read_prompts
 
 Verdict = Literal["A", "B", "Tie(A)", "Tie(B)"]
 
@@ -91,8 +95,6 @@ class _Output(_Model):
 
 
 class _AnswerFile(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     conversations: tuple[Any, _Output]
 
 
@@ -145,29 +147,24 @@ class Opening(Benchmark):
         source: a copy of the official repository, its data folder, or a snapshot of the Hub.
     """
 
-    name, headline = "opening", OVERALL
+    name, headline, folder_suffix = "opening", OVERALL, SUFFIX
 
     def __init__(self, source: Path) -> None:
         folders = ("", "OpenING-benchmark", "OpenING-Benchmark")
         path = files.find_file(source, folders, ["test_data.jsonl"], "OpENING")
         self._folder = path.parent
         rows = files.read_rows(path, _OpeningItem)
-        self._items = files.by_id(path, self.name, rows, lambda item: item.total_uid)
+        self.items = unique(path, self.name, map(self._item, rows))
         pictures = [(i.total_uid, name, self._folder / name) for i in rows for name in i.images]
         files.check_pictures(path, pictures, "unpack OpENING's images beside the file")
-        self.items = [
-            Item(
-                item.total_uid,
-                item.meta_task_name,
-                item.request,
-                tuple(self._folder / name for name in item.images),
-            )
-            for item in rows
-        ]
+
+    def _item(self, row: _OpeningItem) -> Item:
+        images = tuple(self._folder / name for name in row.images)
+        return Item(row.total_uid, row.meta_task_name, row.request, images, row)
 
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
-        request = self._request(item.item_id)
-        return [_call(SCORE, {"Request": request, "Answer": answer})]
+        shown = {"Request": self._request(item.item_id), "Answer": answer}
+        return [_call(SCORE, shown, partial(only_object, read=_scores))]
 
     def compare(self, item_id: str, answer_a: Answer, answer_b: Answer) -> JudgeCall:
         """The call that compares two answers to an item.
@@ -177,11 +174,7 @@ class Opening(Benchmark):
         """
         request = self._request(item_id)
         shown = {"Request": request, "Answer of A": answer_a, "Answer of B": answer_b}
-        return _call(COMPARE, shown)
-
-    def parse(self, call: str, text: str) -> JsonValue:
-        """Criterion -> score in 0..10, or a comparison's verdict; None: not without a guess."""
-        return parse_verdict(text) if call == COMPARE else only_object(text, _scores)
+        return _call(COMPARE, shown, parse_verdict)
 
     def metrics(self, item: Item, values: Values) -> Metrics:
         scores = values.get(SCORE)
@@ -199,26 +192,18 @@ class Opening(Benchmark):
         overall = round(sum(rounded) / len(rounded), 2) if rounded else None
         return {OVERALL: overall, **means}
 
-    def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
-        """`<root>/<system>_output/<total_uid>.json` repeats the item and holds the steps of the
-        answer; the pictures lie beside it. The JSON file comes last, so that one that is there is
-        complete.
+    def write_answer(self, folder: Path, item: Item, answer: Answer) -> None:
+        """`<total_uid>.json` repeats the item and holds the steps of the answer; the pictures lie
+        beside it.
         """
-        folder = files.system_folder(root, system, SUFFIX)
-        for item_id, answer in answers:
-            steps = [
-                {
-                    "text": step.text,
-                    "image": files.write_image(folder, f"{item_id}-o-{number}", step.image)
-                    if step.image
-                    else None,
-                }
-                for number, step in enumerate(answer)
-            ]
-            content = self._items[item_id].model_dump(mode="json")
-            content["conversations"][1] = {"output": steps}
-            files.write_json(folder / f"{item_id}.json", content)
-        return folder
+        steps = []
+        for number, step in enumerate(answer):
+            stem = f"{item.item_id}-o-{number}"
+            name = files.write_image(folder, stem, step.image) if step.image else None
+            steps.append({"text": step.text, "image": name})
+        content = item.official.model_dump(mode="json")
+        content["conversations"][1] = {"output": steps}
+        files.write_json(folder / f"{item.item_id}.json", content)
 
     def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
         # Some systems' official examples are named .jsonl; they are one object as well.
@@ -226,15 +211,15 @@ class Opening(Benchmark):
             yield item_id, read_answer(source, item_id) or ()
 
     def _request(self, item_id: str) -> list[AnswerStep]:
-        item = self._items.get(item_id)
+        item = self.by_id.get(item_id)
         if item is None:
             raise FoundryError(f"{self._folder}: has no item {item_id}, which is compared")
+        images = iter(item.image_files)
         return [
             AnswerStep(
-                part.plain_text,
-                files.read_image(self._folder / part.image, item_id) if part.image else None,
+                part.plain_text, files.read_image(next(images), item_id) if part.image else None
             )
-            for part in item.input
+            for part in item.official.input
         ]
 
 
@@ -266,12 +251,15 @@ def _answer_step(folder: Path, item_id: str, part: _Part) -> AnswerStep:
     return AnswerStep(part.plain_text, files.read_image(folder / name, item_id))
 
 
-def _call(name: str, shown: dict[str, Sequence[AnswerStep]]) -> JudgeCall:
+def _call(
+    name: str, shown: dict[str, Sequence[AnswerStep]], read: Callable[[str], JsonValue]
+) -> JudgeCall:
     """A question about what is shown, by its titles."""
     lines = lines_of(Template(_PROMPTS[name]).substitute(_TEXTS))
     for title, steps in shown.items():
         lines += [*lines_of("", f"{title}:"), *(steps or lines_of("(empty)"))]
-    return numbered_call(name, lines, _resized)
+    text, images = numbered(lines, _resized)
+    return JudgeCall(name, text, read, images)
 
 
 def _resized(image: EncodedImage) -> EncodedImage:

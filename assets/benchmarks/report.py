@@ -3,25 +3,20 @@
 Two systems are compared item by item; two judges of one system by how far they agree.
 """
 
-import base64
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, cast
 
 import yaml
-from PIL import Image
-from pydantic import TypeAdapter
 
 from inference.generation.files import html_template
 from schemas import BadImageError, FoundryError
-from schemas.benchmarks import BenchmarkAnswerRow
-from warehouse import Home, ImageStore
+from warehouse import EncodedImage, Home, ImageStore
 from warehouse.atomic import atomic_write
 
 from ..core.statistics import Interval, agreement, mean_interval
@@ -53,12 +48,13 @@ def render_runs(home: Home, names: Sequence[str]) -> str:
 def _render(home: Home, runs: Sequence[Run]) -> str:
     first, pair = runs[0], len(runs) == 2
     metric = first.metrics[0] if first.metrics else ""
-    worst = {run.name: _worst(run, metric) for run in runs}
+    values = {run.name: run.values(metric) for run in runs}
+    worst = {name: sorted(own, key=own.__getitem__)[:_SHOWN_ITEMS] for name, own in values.items()}
     same_system = pair and runs[0].system == runs[1].system
     judges = agreement(runs[0].labels, runs[1].labels) if same_system else None
     by_item = Counter(item for item, _ in judges.differing) if judges else Counter[str]()
     differing = [item for item, _ in by_item.most_common(_SHOWN_ITEMS)]
-    wins, losses = _extremes(runs, metric) if pair and not judges else ([], [])
+    wins, losses = _extremes(first, runs[1], metric) if pair and not judges else ([], [])
     items = {item for ids in (*worst.values(), wins, losses, differing) for item in ids}
     return html_template(__package__, "report.html", number=_number).render(
         runs=runs,
@@ -72,7 +68,7 @@ def _render(home: Home, runs: Sequence[Run]) -> str:
         judges=judges,
         differing=differing,
         answers={run.name: {row.item_id: row for row in run.answers} for run in runs},
-        values={run.name: run.values(metric) for run in runs},
+        values=values,
         pictures=_thumbnails(home.images, _images(runs, items)),
     )
 
@@ -96,45 +92,38 @@ def compare_runs(first: Run, second: Run) -> list[Difference]:
     """
     if first.benchmark != second.benchmark:
         raise FoundryError(f"{first.name} and {second.name} are of different benchmarks")
-    differences = (_difference(first, second, metric) for metric in first.metrics)
-    return [each for each in differences if each]
+    differences = []
+    for metric in first.metrics:
+        if gaps := [*_item_differences(first, second, metric).values()]:
+            wins, losses = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
+            counts = wins, len(gaps) - wins - losses, losses
+            differences.append(Difference(metric, mean_interval(gaps), *counts))
+    return differences
 
 
-def item_differences(first: Run, second: Run, metric: str) -> dict[str, float]:
+def _item_differences(first: Run, second: Run, metric: str) -> dict[str, float]:
     """Items that both have with the second's value minus the first's."""
     before, after = first.values(metric), second.values(metric)
     return {item: after[item] - before[item] for item in before if item in after}
 
 
-def _difference(first: Run, second: Run, metric: str) -> Difference | None:
-    gaps = list(item_differences(first, second, metric).values())
-    if not gaps:
-        return None
-    wins, losses = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
-    ties = len(gaps) - wins - losses
-    return Difference(metric, mean_interval(gaps), wins, ties, losses)
-
-
-@dataclass(frozen=True)
-class PublishedTable:
-    """A benchmark's table in the paper, in the unit of our results.
-
-    Args:
-        source: where it is printed.
-        systems: system -> metric -> value, as printed.
-        recomputed: averages that follow from the cells, where printed ones do not.
-    """
-
-    source: str
-    systems: Mapping[str, Mapping[str, float]]
-    recomputed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+def _extremes(first: Run, second: Run, metric: str) -> tuple[list[str], list[str]]:
+    """Items that the second run wins most clearly, and those that it loses."""
+    gaps, half = _item_differences(first, second, metric), _SHOWN_ITEMS // 2
+    ordered = sorted(gaps, key=gaps.__getitem__)
+    wins = [item for item in reversed(ordered) if gaps[item] > 0]
+    return wins[:half], [item for item in ordered if gaps[item] < 0][:half]
 
 
 @cache
-def published_tables() -> Mapping[str, PublishedTable]:
-    """The paper's tables by benchmark, and its ablation (table 5)."""
+def published_tables() -> Mapping[str, Mapping[str, Any]]:
+    """The paper's tables by benchmark, and its ablation (table 5), in the unit of our results.
+
+    `source`: where it is printed; `systems`: system -> metric -> value, as printed; `recomputed`:
+    averages that follow from the cells, where printed ones do not.
+    """
     text = Path(__file__).with_name("published.yaml").read_text("utf-8")
-    return TypeAdapter(dict[str, PublishedTable]).validate_python(yaml.safe_load(text))
+    return cast(Mapping[str, Mapping[str, Any]], yaml.safe_load(text))
 
 
 def _summary(run: Run) -> dict[str, float | None]:
@@ -148,24 +137,8 @@ def _summary(run: Run) -> dict[str, float | None]:
     }
 
 
-def _worst(run: Run, metric: str) -> list[str]:
-    values = run.values(metric)
-    return sorted(values, key=lambda item: values[item])[:_SHOWN_ITEMS]
-
-
-def _extremes(runs: Sequence[Run], metric: str) -> tuple[list[str], list[str]]:
-    """Items that the second run wins most clearly, and those that it loses."""
-    gaps, half = item_differences(runs[0], runs[1], metric), _SHOWN_ITEMS // 2
-    ordered = sorted(gaps, key=lambda item: gaps[item])
-    wins = [item for item in reversed(ordered) if gaps[item] > 0]
-    return wins[:half], [item for item in ordered if gaps[item] < 0][:half]
-
-
-def _images(runs: Sequence[Run], items: Iterable[str]) -> set[str]:
-    chosen = set(items)
-    rows: list[BenchmarkAnswerRow] = [
-        row for run in runs for row in run.answers if row.item_id in chosen
-    ]
+def _images(runs: Sequence[Run], items: set[str]) -> set[str]:
+    rows = [row for run in runs for row in run.answers if row.item_id in items]
     return {name for row in rows for name in (*row.input_images, *row.images) if name}
 
 
@@ -174,19 +147,14 @@ def _thumbnails(images: ImageStore, names: Iterable[str]) -> Mapping[str, str]:
 
     def thumbnail(name: str) -> tuple[str, str | None]:
         try:
-            return name, _data_url(images.get(name).image)
+            small = images.get(name).image.copy()
         except BadImageError:
             return name, None
+        small.thumbnail(_THUMBNAIL)
+        return name, EncodedImage.of(small).encoded("webp", 80).data_url
 
     with ThreadPoolExecutor() as pool:
         return {name: url for name, url in pool.map(thumbnail, names) if url}
-
-
-def _data_url(image: Image.Image) -> str:
-    small, buffer = image.convert("RGB"), io.BytesIO()
-    small.thumbnail(_THUMBNAIL)
-    small.save(buffer, "WEBP", quality=80)
-    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def _number(value: Any, digits: int = 3) -> str:

@@ -1,7 +1,7 @@
 """Benchmark runs with their numbers: metrics of items, and the official ones with intervals."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -26,10 +26,10 @@ from schemas.benchmarks import (
 from warehouse import Home
 
 from ..core.statistics import Interval, mean_interval
-from .benchmark import Benchmark, Item, ItemMetrics, Values
+from .benchmark import Benchmark, ItemMetrics
 from .settings import BenchmarksSettings
 
-STEP_METRIC = "step-"  # with a number: quality of one step of an answer
+_STEP_METRIC = "step-"  # with a number: quality of one step of an answer
 _KNOWN_SHARE = 0.9  # of resamples, which may by chance have no item with a number
 
 
@@ -37,6 +37,23 @@ def stored_rows(home: Home, table: Table, partitions: Sequence[str]) -> list[Any
     """Rows of some partitions of a table, as its row models."""
     records = home.lake.read(table, partitions).to_pylist() if partitions else []
     return [table.row.model_validate(record) for record in records]
+
+
+@dataclass(frozen=True)
+class StepQuality:
+    """How good the answers are at one step: whether they drift.
+
+    Args:
+        reached: answers that have this step.
+        pictures: share of those that have a picture there; None: no answer has it.
+        quality: mean with a bootstrap interval over the items whose judge says something about
+            it, also where the answer lacks the step; None: steps are not judged.
+    """
+
+    number: int
+    reached: int
+    pictures: float | None
+    quality: Interval | None
 
 
 @dataclass(frozen=True)
@@ -87,28 +104,22 @@ class Run:
     def metrics(self) -> list[str]:
         """Metrics of items, that of the headline's name first."""
         headline = next((row.metric for row in self.results if row.headline), "")
-        names = dict.fromkeys(row.metric for row in self.scores if not _step(row))
-        return sorted(names, key=lambda name: name != headline)
+        names = dict.fromkeys(row.metric for row in self.scores)
+        own = (name for name in names if not name.startswith(_STEP_METRIC))
+        return sorted(own, key=lambda name: name != headline)
 
     def values(self, metric: str) -> dict[str, float]:
         """Item -> value of a metric, of the items that have it."""
-        return {
-            row.item_id: row.value
-            for row in self.scores
-            if row.metric == metric and row.value is not None
-        }
+        rows = (row for row in self.scores if row.metric == metric)
+        return {row.item_id: row.value for row in rows if row.value is not None}
 
-    @cached_property
-    def groups(self) -> dict[str, dict[str, float]]:
-        """Group -> metric -> mean over its items that have it."""
-        found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    def groups(self, metric: str) -> dict[str, float]:
+        """Group -> mean of a metric over its items that have it."""
+        found: dict[str, list[float]] = defaultdict(list)
         for row in self.scores:
-            if row.value is not None and not _step(row):
-                found[row.group][row.metric].append(row.value)
-        return {
-            group: {metric: fmean(values) for metric, values in metrics.items()}
-            for group, metrics in sorted(found.items())
-        }
+            if row.metric == metric and row.value is not None:
+                found[row.group].append(row.value)
+        return {group: fmean(values) for group, values in sorted(found.items())}
 
     @cached_property
     def words(self) -> dict[str, list[JudgementRow]]:
@@ -123,39 +134,22 @@ class Run:
         """(item, question) -> what the judge said, as JSON; None: it could not be read."""
         return {(row.item_id, row.call): row.value for row in self.judgements}
 
-    def by_step(self) -> list["StepQuality"]:
+    def by_step(self) -> list[StepQuality]:
         """From the first step to the last of the longest answer."""
         qualities: dict[int, list[float]] = defaultdict(list)
         for row in self.scores:
-            if (number := _step(row)) and row.value is not None:
-                qualities[number].append(row.value)
+            _, is_step, number = row.metric.partition(_STEP_METRIC)
+            if is_step and row.value is not None:
+                qualities[int(number)].append(row.value)
         longest = max((len(row.images) for row in self.answers), default=0)
         steps = range(1, max(longest, *qualities, 0) + 1)
         return [self._quality_of(number, qualities[number]) for number in steps]
 
-    def _quality_of(self, number: int, qualities: Sequence[float]) -> "StepQuality":
-        reached = [row for row in self.answers if len(row.images) >= number]
-        drawn = [row for row in reached if row.images[number - 1] is not None]
-        pictures = len(drawn) / len(reached) if reached else None
+    def _quality_of(self, number: int, qualities: Sequence[float]) -> StepQuality:
+        reached = [row.images[number - 1] for row in self.answers if len(row.images) >= number]
+        pictures = fmean(name is not None for name in reached) if reached else None
         quality = mean_interval(qualities) if qualities else None
         return StepQuality(number, len(reached), pictures, quality)
-
-
-@dataclass(frozen=True)
-class StepQuality:
-    """How good the answers are at one step: whether they drift.
-
-    Args:
-        reached: answers that have this step.
-        pictures: share of those that have a picture there; None: no answer has it.
-        quality: mean with a bootstrap interval over the items whose judge says something about
-            it, also where the answer lacks the step; None: steps are not judged.
-    """
-
-    number: int
-    reached: int
-    pictures: float | None
-    quality: Interval | None
 
 
 def run_names(home: Home) -> list[str]:
@@ -172,21 +166,27 @@ def evaluate_run(
     settings: BenchmarksSettings,
 ) -> Run:
     """Metrics of every item and the official numbers; items that were not judged count nowhere."""
-    values = _values_by_item(judgements)
-    answered = {row.item_id for row in answers} & values.keys()
-    judged = [item for item in benchmark.items if item.item_id in answered]
-    items = [
-        ItemMetrics(item.item_id, item.group, benchmark.metrics(item, values[item.item_id]))
-        for item in judged
-    ]
+    values: dict[str, dict[str, JsonValue]] = defaultdict(dict)
+    for row in judgements:
+        values[row.item_id][row.call] = None if row.value is None else orjson.loads(row.value)
+    judged = {row.item_id for row in answers} & values.keys()
     shared = {"benchmark": benchmark.name, "system": system, "judge": judge}
-    scores = [
-        BenchmarkScoreRow(
-            **shared, item_id=each.item_id, group=each.group, metric=metric, value=value
-        )
-        for each in [*items, *_step_metrics(benchmark, judged, values)]
-        for metric, value in each.metrics.items()
-    ]
+    items: list[ItemMetrics] = []
+    scores: list[BenchmarkScoreRow] = []
+    for item in benchmark.items:
+        if item.item_id not in judged:
+            continue
+        own = values[item.item_id]
+        metrics = benchmark.metrics(item, own)
+        items.append(ItemMetrics(item.item_id, item.group, metrics))
+        steps = benchmark.quality_by_step(item, own)  # no part of the official numbers
+        by_step = {f"{_STEP_METRIC}{number}": quality for number, quality in steps.items()}
+        scores += [
+            BenchmarkScoreRow(
+                **shared, item_id=item.item_id, group=item.group, metric=metric, value=value
+            )
+            for metric, value in {**metrics, **by_step}.items()
+        ]
     intervals = bootstrap(benchmark, items, settings)
     unscored = sum(None in each.metrics.values() for each in items) / max(len(items), 1)
     results = [
@@ -216,7 +216,7 @@ def number_cells(row: BenchmarkResultRow) -> tuple[str, str, str]:
 
 def bootstrap(
     benchmark: Benchmark, items: Sequence[ItemMetrics], settings: BenchmarksSettings
-) -> dict[str, tuple[float | None, float | None]]:
+) -> Mapping[str, tuple[float | None, float | None]]:
     """Percentile intervals of the official numbers, from items drawn anew within their groups.
 
     (None, None) where a number is missing: in the sample, or in more than a tenth of the resamples.
@@ -235,37 +235,10 @@ def bootstrap(
         for metric, value in benchmark.aggregate(resample).items():
             drawn[metric].append(value)
     tails = [(1 - settings.confidence) / 2, (1 + settings.confidence) / 2]
-    return {metric: _quantiles(values, tails) for metric, values in drawn.items()}
-
-
-def _quantiles(
-    values: Sequence[float | None], tails: Sequence[float]
-) -> tuple[float | None, float | None]:
-    known = [value for value in values if value is not None]
-    if not known or len(known) < _KNOWN_SHARE * len(values):
-        return None, None
-    low, high = np.quantile(known, tails)
-    return float(low), float(high)
-
-
-def _values_by_item(judgements: Sequence[JudgementRow]) -> dict[str, dict[str, JsonValue]]:
-    values: dict[str, dict[str, JsonValue]] = defaultdict(dict)
-    for row in judgements:
-        values[row.item_id][row.call] = None if row.value is None else orjson.loads(row.value)
-    return values
-
-
-def _step_metrics(
-    benchmark: Benchmark, items: Sequence[Item], values: Mapping[str, Values]
-) -> Iterator[ItemMetrics]:
-    """No part of the official numbers: how good single steps are."""
-    for item in items:
-        steps = benchmark.quality_by_step(item, values[item.item_id])
-        metrics = {f"{STEP_METRIC}{number}": quality for number, quality in steps.items()}
-        yield ItemMetrics(item.item_id, item.group, metrics)
-
-
-def _step(row: BenchmarkScoreRow) -> int | None:
-    """Number of the step that a metric is about; None: about the answer."""
-    _, found, number = row.metric.partition(STEP_METRIC)
-    return int(number) if found else None
+    intervals: dict[str, tuple[float | None, float | None]] = dict.fromkeys(drawn, (None, None))
+    for metric, values in drawn.items():
+        known = [value for value in values if value is not None]
+        if known and len(known) >= _KNOWN_SHARE * len(values):
+            low, high = np.quantile(known, tails)
+            intervals[metric] = float(low), float(high)
+    return intervals

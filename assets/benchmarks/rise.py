@@ -11,6 +11,7 @@ is shown for which item is the benchmark's; the wording is ours.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, Self
 
@@ -20,9 +21,18 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from warehouse import EncodedImage
 
 from . import files
-from .benchmark import Item, ItemMetrics, JudgeCall, Metrics, Values
-from .judge_text import grade, read_prompts
-from .single_image import SingleImageBenchmark
+from .benchmark import (
+    NOTHING_ASKED,
+    Item,
+    ItemMetrics,
+    JudgeCall,
+    Metrics,
+    SingleImageBenchmark,
+    Values,
+    grade,
+    read_prompts,
+    unique,
+)
 
 Scorer = Literal["original", "fixed"]
 
@@ -35,6 +45,8 @@ _BINARY = "-yes-no"  # ends the names of calls whose answer is 0 or 1
 _BEST = 5
 _PROMPTS = read_prompts("rise")
 _MAX_EDGE = 768  # to which the protocol reduces larger pictures
+# A judge's task, facts by their label, and pictures that are shown before the answer.
+_Asked = tuple[str, Mapping[str, str | None], list[str]]
 
 
 class _RiseItem(BaseModel):
@@ -108,14 +120,10 @@ class Rise(SingleImageBenchmark):
         path = files.find_file(source, ("", "data"), _FILES, "RISEBench")
         self._folder = path.parent
         rows = files.read_rows(path, _RiseItem)
-        self._items = files.by_id(path, self.name, rows, lambda item: item.index)
+        self.items = unique(path, self.name, map(self._item, rows))
         named = [(i.index, name) for i in rows for name in (i.image, i.reference_picture) if name]
         pictures = [(item_id, name, self._folder / name) for item_id, name in named]
         files.check_pictures(path, pictures, "unpack RISEBench's pictures beside the file")
-        self.items = [
-            Item(item.index, item.group, item.instruction, (self._folder / item.image,))
-            for item in rows
-        ]
         # In the official script one item with the key hides the instruction of all logical items
         # whose pictures are compared with their reference.
         self._wordless = any("reasoning_wo_ins" in item.model_fields_set for item in rows)
@@ -123,39 +131,43 @@ class Rise(SingleImageBenchmark):
         # value of pandas is true): no other item but logical ones has consistency in its score.
         self._flagged = any("consistency_free" in item.model_fields_set for item in rows)
 
-    def picture_folder(self, item_id: str) -> str:
-        return f"images/{self._items[item_id].category}"
+    def _item(self, row: _RiseItem) -> Item:
+        return Item(row.index, row.group, row.instruction, (self._folder / row.image,), row)
+
+    def picture_folder(self, item: Item) -> str:
+        return f"images/{item.official.category}"
 
     def image_calls(self, item: Item, image: EncodedImage) -> list[JudgeCall]:
         """All calls; FoundryError: a picture of the item is missing or damaged."""
-        builders = {
-            CONSISTENCY: self._consistency_call,
-            REASONING: self._reasoning_call,
-            PLAUSIBILITY: self._plausibility_call,
+        asked = {
+            CONSISTENCY: self._consistency,
+            REASONING: self._reasoning,
+            PLAUSIBILITY: self._plausibility,
         }
-        official = self._items[item.item_id]
-        return [builders[each](name, official, image) for each, name in official.calls.items()]
+        official: _RiseItem = item.official
+        calls = []
+        for dimension, name in official.calls.items():
+            task, facts, shown = asked[dimension](official)
+            given = [files.read_image(self._folder / each, official.index) for each in shown]
+            calls.append(_call(name, task, facts, *given, image))
+        return calls
 
-    def parse(self, call: str, text: str) -> int | None:
-        return grade(text, "final score", "[01]" if call.endswith(_BINARY) else "[1-5]")
-
-    def image_metrics(self, item: Item, values: Values | None) -> Metrics:
+    def metrics(self, item: Item, values: Values) -> Metrics:
         """`accuracy` (0 or 1), `score` (1 to 5) and each dimension (1 to 5) in which it is judged.
 
         All None if a dimension is unscored. The official accuracy counts such an item as 0.
         """
-        official = self._items[item.item_id]
-        if values is None:
+        official: _RiseItem = item.official
+        if NOTHING_ASKED in values:
             values = dict.fromkeys(official.calls.values(), 0 if official.is_logical else 1)
         answers = {name: values.get(call) for name, call in official.calls.items()}
         known = {name: value for name, value in answers.items() if isinstance(value, int)}
         if known.keys() != answers.keys():
             return dict.fromkeys((ACCURACY, SCORE, *answers))
-        scale = (
-            (lambda value: 4 * min(value, 1) + 1) if official.is_logical else (lambda value: value)
-        )
-        scores = {name: float(scale(value)) for name, value in known.items()}
-        accuracy = float(self._is_complete(official, scores))
+        if official.is_logical:  # 0 or 1, as 1 or 5
+            known = {name: 4 * min(value, 1) + 1 for name, value in known.items()}
+        scores = {name: float(value) for name, value in known.items()}
+        accuracy = float(self._is_complete(scores))
         return {ACCURACY: accuracy, SCORE: self._score(official, scores), **scores}
 
     def aggregate(self, items: Sequence[ItemMetrics]) -> dict[str, float | None]:
@@ -171,7 +183,7 @@ class Rise(SingleImageBenchmark):
         del numbers[f"{LOGICAL}/{PLAUSIBILITY}"]  # not judged
         return numbers
 
-    def _is_complete(self, item: _RiseItem, scores: Mapping[str, float]) -> bool:
+    def _is_complete(self, scores: Mapping[str, float]) -> bool:
         """Before the fix of April 2026, an item without a judged consistency was never complete."""
         if CONSISTENCY not in scores and self._scorer == "original":
             return False
@@ -192,50 +204,41 @@ class Rise(SingleImageBenchmark):
             return not item.consistency_free
         return not self._flagged
 
-    def _picture(self, item: _RiseItem, name: str) -> EncodedImage:
-        return files.read_image(self._folder / name, item.index)
-
-    def _consistency_call(self, name: str, item: _RiseItem, image: EncodedImage) -> JudgeCall:
-        # As in the official script, a reference picture also takes the place of the given one here.
-        before = self._picture(item, item.reference_picture or item.image)
+    def _consistency(self, item: _RiseItem) -> _Asked:
         task = _PROMPTS["logical_consistency" if item.is_logical else CONSISTENCY]
         if item.group not in ("temporal", "causal"):
             task = f"{task} {_PROMPTS['watermark']}"
         answer = item.reference_txt if item.is_logical else None
         facts = {"Instruction": item.instruction, "Right answer": answer}
-        return _call(name, task, facts, before, image)
+        # As in the official script, a reference picture also takes the place of the given one here.
+        return task, facts, [item.reference_picture or item.image]
 
-    def _reasoning_call(self, name: str, item: _RiseItem, image: EncodedImage) -> JudgeCall:
-        facts = self._reasoning_facts(item)
-        if item.reference_picture:
-            reference = self._picture(item, item.reference_picture)
-            task = _PROMPTS["logical_image" if item.is_logical else "reasoning_with_result"]
-            return _call(name, task, facts, reference, image)
+    def _reasoning(self, item: _RiseItem) -> _Asked:
+        instruction, picture = {"Instruction": item.instruction}, item.reference_picture
+        if item.is_logical and picture:
+            return _PROMPTS["logical_image"], {} if self._wordless else instruction, [picture]
         if item.is_logical:
-            return _call(name, _PROMPTS["logical_text"], facts, image)
+            return _PROMPTS["logical_text"], {"Right answer": item.reference_txt}, []
+        if picture:
+            return _PROMPTS["reasoning_with_result"], instruction, [picture]
+        facts = {**instruction, "Right result": item.reference}
         if item.reasoning_img is not None:
-            before = self._picture(item, item.image)
-            return _call(name, _PROMPTS["reasoning_with_given"], facts, before, image)
-        return _call(name, _PROMPTS[REASONING], facts, image)
+            return _PROMPTS["reasoning_with_given"], facts, [item.image]
+        return _PROMPTS[REASONING], facts, []
 
-    def _reasoning_facts(self, item: _RiseItem) -> dict[str, str | None]:
-        if item.is_logical and not item.reference_picture:
-            return {"Right answer": item.reference_txt}
-        if item.is_logical:
-            return {} if self._wordless else {"Instruction": item.instruction}
-        result = None if item.reference_picture else item.reference
-        return {"Instruction": item.instruction, "Right result": result}
-
-    def _plausibility_call(self, name: str, item: _RiseItem, image: EncodedImage) -> JudgeCall:
-        task = _PROMPTS["plausibility_of_renderings" if item.group == "spatial" else PLAUSIBILITY]
-        return _call(name, task, {}, image)
+    def _plausibility(self, item: _RiseItem) -> _Asked:
+        name = "plausibility_of_renderings" if item.group == "spatial" else PLAUSIBILITY
+        return _PROMPTS[name], {}, []
 
 
-def _call(name: str, task: str, facts: dict[str, str | None], *images: EncodedImage) -> JudgeCall:
-    ending = _PROMPTS["yes_no" if name.endswith(_BINARY) else "grade"]
+def _call(
+    name: str, task: str, facts: Mapping[str, str | None], *images: EncodedImage
+) -> JudgeCall:
+    ending, scale = ("yes_no", "[01]") if name.endswith(_BINARY) else ("grade", "[1-5]")
     lines = [f"{label}: {text}" for label, text in facts.items() if text]
-    text = "\n\n".join(part for part in (task, "\n".join(lines), ending) if part)
-    return JudgeCall(name, text, tuple(_reduced(image) for image in images))
+    text = "\n\n".join(filter(None, (task, "\n".join(lines), _PROMPTS[ending])))
+    read = partial(grade, label="final score", scale=scale)
+    return JudgeCall(name, text, read, tuple(map(_reduced, images)))
 
 
 def _reduced(image: EncodedImage) -> EncodedImage:

@@ -1,70 +1,166 @@
-"""The benchmark runs of a profile: their shards, and which partitions of the lake they are in.
+"""The benchmarks by name, and the runs of a profile: their shards and partitions of the lake.
 
 A run is one system's answers to one benchmark, judged by one judge. Names of partitions:
 `BENCHMARK.SYSTEM.NUMBER` of answers, `BENCHMARK.SYSTEM.JUDGE.NUMBER` of judgements, and
 `BENCHMARK.SYSTEM.JUDGE` of results, where the judge is eight digits of a hash.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
+from itertools import zip_longest
 from pathlib import Path
+from typing import Literal
 
-from inference.backends.checkpoint.manifest import AgentRole, promoted
+from inference.backends.checkpoint.manifest import promoted
 from inference.calls.hashing import content_digest, stable_hash
 from inference.calls.progress import Progress
-from inference.roles import Roles, qualified_name
+from inference.roles import qualified_name
 from schemas import FoundryError
-from schemas.benchmarks import BENCHMARK_ANSWERS, JUDGEMENTS, BenchmarkAnswerRow
-from schemas.trajectories import Role
+from schemas.benchmarks import BENCHMARK_ANSWERS, JUDGEMENTS, BenchmarkAnswerRow, JudgementRow
+from schemas.trajectories import ModelCallRow, Role
 from warehouse import Home
 
 from ..core.foundry import FoundryResource
 from ..core.profile import Profile
 from .answering import Shard
-from .benchmark import Benchmark, ExactlyJudged, Item
-from .catalogue import open_benchmark, sample, shards
-from .judging import EXACT_JUDGE, JudgedAnswers, ModelJudge, judge_exactly
+from .benchmark import Benchmark, Item
+from .comm import CoMM
+from .judging import EXACT_JUDGE, judge_exactly, model_judge
+from .opening import Opening
 from .results import Run, evaluate_run, stored_rows
+from .rise import Rise
 from .settings import BenchmarkRunSettings, BenchmarksSettings
+from .sketch import SketchBenchmark
+from .sketch_tasks import SHAPES
+from .ueval import UEval
+from .wise import Wise
+
+_SKETCH = "sketch-"
+_OFFICIAL: dict[str, Callable[[Path], Benchmark]] = {
+    "ueval": UEval,
+    "comm-task1": partial(CoMM, task=1),
+    "comm-task2": partial(CoMM, task=2),
+    "comm-task3": partial(CoMM, task=3),
+    "comm-task4": partial(CoMM, task=4),
+    "wise-legacy": partial(Wise, version="legacy"),
+    "wise-verified": partial(Wise, version="verified"),
+    "rise": partial(Rise, scorer="original"),
+    "rise-fixed": partial(Rise, scorer="fixed"),
+    "opening": Opening,
+}
+NAMES = (*_OFFICIAL, *(f"{_SKETCH}{shape}" for shape in SHAPES))  # of all benchmarks
+Kind = Literal["answers", "judgements", "results"]  # of partitions
+
+
+def open_benchmark(name: str, settings: BenchmarkRunSettings, home: Home) -> Benchmark:
+    """A benchmark with all its items.
+
+    Raises:
+        FoundryError: there is none of this name, it needs a `source`, or its files are damaged.
+    """
+    if name not in NAMES:
+        raise FoundryError(f"no benchmark {name}; there are: {', '.join(NAMES)}")
+    if name.startswith(_SKETCH):
+        folder, shape = home.local / "benchmarks" / name, name.removeprefix(_SKETCH)
+        items = settings.limit or 40
+        return SketchBenchmark.open(shape, folder, settings.seed, settings.difficulty, items)
+    if settings.source is None:
+        raise FoundryError(
+            f"benchmark {name} needs its official files: name their folder with --source, or as "
+            f"`benchmarks.run.{name}.source` in the profile"
+        )
+    source = official_files(settings.source)
+    return _open_official(name, source, source.stat().st_mtime_ns)
+
+
+def official_files(source: str) -> Path:
+    """A local file or folder; else the snapshot of a data set on the Hub, by its id.
+
+    Raises:
+        FoundryError: there is neither.
+    """
+    path = Path(source).expanduser()
+    if path.exists():
+        return path
+    if path.is_absolute() or len(path.parts) != 2:
+        raise FoundryError(
+            f"{source}: does not exist; name a copy of the official files, or a data set on the "
+            "Hub, such as zlab-princeton/UEval"
+        )
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return Path(snapshot_download(source, repo_type="dataset"))
+    except (OSError, HFValidationError) as error:
+        reason = str(error).splitlines()[0]
+        raise FoundryError(
+            f"{source}: no such file or folder, nor to be had from the Hub ({reason}); copy the "
+            "official files"
+        ) from error
+
+
+@lru_cache(maxsize=8)
+def _open_official(name: str, source: Path, _changed_at: int) -> Benchmark:
+    """A benchmark of the field, from a copy of its official files; read once a process."""
+    return _OFFICIAL[name](source)
+
+
+def sample(items: Sequence[Item], limit: int | None) -> list[Item]:
+    """At most `limit` items, as many of every group, the same in every run; in their order."""
+    if limit is None or limit >= len(items):
+        return list(items)
+    groups: dict[str, list[Item]] = defaultdict(list)
+    for item in sorted(items, key=lambda item: stable_hash("sample", item.item_id)):
+        groups[item.group].append(item)
+    rounds = zip_longest(*groups.values())
+    taken = [item for each in rounds for item in each if item][:limit]
+    chosen = {item.item_id for item in taken}
+    return [item for item in items if item.item_id in chosen]
 
 
 @dataclass(frozen=True)
 class BenchmarkRun:
-    """A benchmark, a system and a judge. `imported`: where an imported system's answers are."""
+    """A benchmark, a system and a judge.
+
+    Args:
+        shard_size: items of a Dagster partition.
+        imported: where an imported system's answers are.
+    """
 
     benchmark: Benchmark
     system: str
     judge: str
-    shard_items: list[list[Item]]
+    items: Sequence[Item]
+    shard_size: int
     imported: Path | None = None
 
     @property
     def name(self) -> str:
         """Partition of its results."""
-        return f"{self.benchmark.name}.{self.system}.{self._judge_hash}"
+        exact = self.judge == EXACT_JUDGE
+        judge = EXACT_JUDGE if exact else stable_hash("judge", self.judge)[:8]
+        return f"{self.benchmark.name}.{self.system}.{judge}"
 
     @property
     def shards(self) -> list[Shard]:
-        prefix = f"{self.benchmark.name}.{self.system}"
-        return [
-            Shard(self.benchmark, self.system, f"{prefix}.{number:04d}", items)
-            for number, items in enumerate(self.shard_items)
-        ]
-
-    def judgements_of(self, shard: Shard) -> str:
-        """Partition of the judgements of a shard."""
-        return f"{self.name}.{shard.name.rpartition('.')[2]}"
-
-    @property
-    def _judge_hash(self) -> str:
-        exact = self.judge == EXACT_JUDGE
-        return EXACT_JUDGE if exact else stable_hash("judge", self.judge)[:8]
+        answers, shards = f"{self.benchmark.name}.{self.system}", []
+        for number, start in enumerate(range(0, len(self.items), self.shard_size)):
+            items = self.items[start : start + self.shard_size]
+            names = f"{answers}.{number:04d}", f"{self.name}.{number:04d}", self.name
+            shards.append(Shard(self.benchmark, self.system, items, *names))
+        return shards
 
 
 @dataclass(frozen=True)
 class BenchmarkRuns:
-    """The runs of a profile's section `benchmarks`."""
+    """The runs of a profile's section `benchmarks`.
+
+    Args:
+        agents: who plans, draws and judges: backend and model, or `name@version` of a checkpoint.
+    """
 
     home: Home
     profile: Profile
@@ -81,9 +177,11 @@ class BenchmarkRuns:
                 f"profile {foundry.settings.name} has no section benchmarks: add one, such as "
                 "`benchmarks: {run: {sketch-interleaved: {}}}`, or use `interleave evaluate`"
             )
-        in_use = promoted(foundry.home)
+        roles, in_use = foundry.roles, promoted(foundry.home)
         trained = settings.agents != "profile" and in_use.keys() == {"planner", "critic"}
-        agents = tuple(_agents(foundry.roles, {**in_use} if trained else {}))
+        planner = in_use["planner"] if trained else qualified_name(roles.planner)
+        critic = in_use["critic"] if trained else qualified_name(roles.critic)
+        agents = planner, qualified_name(roles.generator), critic
         return cls(foundry.home, foundry.settings, settings, agents, trained)
 
     @property
@@ -102,54 +200,13 @@ class BenchmarkRuns:
         """Raises FoundryError: official files are missing or damaged, or there is no judge."""
         return [run for name, each in self.settings.run.items() for run in self._runs(name, each)]
 
-    async def judge(
-        self,
-        run: BenchmarkRun,
-        answers: Sequence[BenchmarkAnswerRow],
-        partition: str,
-        progress: Progress,
-    ) -> JudgedAnswers:
-        """Judge answers of a run, exactly where the benchmark can.
-
-        Args:
-            partition: of the judgements, by which calls are journaled.
-        """
-        if isinstance(run.benchmark, ExactlyJudged):
-            return judge_exactly(run.benchmark, self.home.images, answers)
-        assert self.settings.judge is not None  # a run has made sure
-        named = self.settings.judge.at(run.benchmark.judge_temperature)
-        model = self.profile.respondent("benchmark_judge", self.home, named.backend, named.model)
-        limits, tries = self.profile.limits, self.settings.tries
-        judge = ModelJudge(self.home, model, limits, tries, progress)
-        return await judge.judge(run.benchmark, answers, partition)
-
-    def evaluate(self, run: BenchmarkRun) -> Run:
-        """A run, with the numbers that follow from its answers and judgements in the lake."""
-        answers = stored_rows(self.home, BENCHMARK_ANSWERS, [shard.name for shard in run.shards])
-        judged = stored_rows(self.home, JUDGEMENTS, list(map(run.judgements_of, run.shards)))
-        judged_by = run.system, run.judge
-        return evaluate_run(run.name, run.benchmark, *judged_by, answers, judged, self.settings)
-
-    def of_answers(self, partition: str) -> tuple[BenchmarkRun, Shard]:
-        """The first run that a partition of answers belongs to, and its shard."""
-        return self._find(partition, lambda run, shard: shard.name)
-
-    def of_judgements(self, partition: str) -> tuple[BenchmarkRun, Shard]:
-        return self._find(partition, lambda run, shard: run.judgements_of(shard))
-
-    def of_results(self, partition: str) -> BenchmarkRun:
-        return self._find(partition, lambda run, shard: run.name)[0]
-
-    def _find(
-        self, partition: str, name_of: Callable[[BenchmarkRun, Shard], str]
-    ) -> tuple[BenchmarkRun, Shard]:
-        for run in self.all:
-            for shard in run.shards:
-                if name_of(run, shard) == partition:
-                    return run, shard
-        raise FoundryError(
-            f"no benchmark of this profile has a partition {partition}: it is of another"
-        )
+    def _runs(self, name: str, settings: BenchmarkRunSettings) -> Iterator[BenchmarkRun]:
+        own = self.run_of(name, self.system)
+        if settings.generate:
+            yield own
+        for system, source in settings.imported.items():
+            path, count = Path(source).expanduser(), len(own.items)  # read once
+            yield replace(own, system=system, shard_size=count, imported=path)
 
     def run_of(self, name: str, system: str) -> BenchmarkRun:
         """The run of any system of ours, on the items that the profile names.
@@ -160,20 +217,11 @@ class BenchmarkRuns:
         settings = self.settings.run.get(name, BenchmarkRunSettings())
         benchmark = open_benchmark(name, settings, self.home)
         items = sample(benchmark.items, settings.limit)
-        parts = shards(items, self.settings.shard_size)
-        return BenchmarkRun(benchmark, system, self._judge(benchmark), parts)
-
-    def _runs(self, name: str, settings: BenchmarkRunSettings) -> Iterator[BenchmarkRun]:
-        own = self.run_of(name, self.system)
-        if settings.generate:
-            yield own
-        items = [item for part in own.shard_items for item in part]
-        for system, source in settings.imported.items():
-            path = Path(source).expanduser()
-            yield replace(own, system=system, shard_items=[items], imported=path)  # read once
+        judge = self._judge(benchmark)
+        return BenchmarkRun(benchmark, system, judge, items, self.settings.shard_size)
 
     def _judge(self, benchmark: Benchmark) -> str:
-        if isinstance(benchmark, ExactlyJudged):
+        if isinstance(benchmark, SketchBenchmark):
             return EXACT_JUDGE
         if self.settings.judge is None:
             raise FoundryError(
@@ -182,12 +230,38 @@ class BenchmarkRuns:
             )
         return self.settings.judge.at(benchmark.judge_temperature).name
 
+    def partitions(self, kind: Kind) -> list[str]:
+        names = (getattr(shard, kind) for run in self.all for shard in run.shards)
+        return list(dict.fromkeys(names))
 
-def _agents(roles: Roles, trained: Mapping[AgentRole, str]) -> Iterator[str]:
-    """Who plans, draws and judges, by backend and model, or `name@version` of a checkpoint."""
-    yield trained.get("planner") or qualified_name(roles.planner)
-    yield qualified_name(roles.generator)
-    yield trained.get("critic") or qualified_name(roles.critic)
+    def find(self, kind: Kind, partition: str) -> tuple[BenchmarkRun, Shard]:
+        """The first run that a partition belongs to, and its (first) shard."""
+        for run in self.all:
+            for shard in run.shards:
+                if getattr(shard, kind) == partition:
+                    return run, shard
+        raise FoundryError(
+            f"no benchmark of this profile has a partition {partition}: it is of another"
+        )
+
+    async def judge(
+        self, shard: Shard, answers: Sequence[BenchmarkAnswerRow], progress: Progress
+    ) -> tuple[list[JudgementRow], list[ModelCallRow]]:
+        """Judge the answers of a shard, exactly where the benchmark can; also all calls for it."""
+        if isinstance(shard.benchmark, SketchBenchmark):
+            return judge_exactly(shard.benchmark, self.home.images, answers), []
+        assert self.settings.judge is not None  # a run has made sure
+        named = self.settings.judge.at(shard.benchmark.judge_temperature)
+        judge = model_judge(self.profile, self.home, named, progress)
+        return await judge.judge(shard.benchmark, answers, shard.judgements)
+
+    def evaluate(self, run: BenchmarkRun) -> Run:
+        """A run, with the numbers that follow from its answers and judgements in the lake."""
+        names = [(shard.answers, shard.judgements) for shard in run.shards]
+        answers = stored_rows(self.home, BENCHMARK_ANSWERS, [name for name, _ in names])
+        judged = stored_rows(self.home, JUDGEMENTS, [name for _, name in names])
+        judged_by = run.system, run.judge
+        return evaluate_run(run.name, run.benchmark, *judged_by, answers, judged, self.settings)
 
 
 def origin_of(items: Sequence[Item]) -> str:

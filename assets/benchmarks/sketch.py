@@ -7,7 +7,7 @@ group is one skill.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -23,8 +23,18 @@ from warehouse import EncodedImage
 from warehouse.atomic import atomic_write
 
 from . import files
-from .benchmark import Answer, AnswerStep, ExactlyJudged, Item, ItemMetrics, Metrics, Values, mean
-from .sketch_tasks import MAX_DIFFICULTY, SHAPES, SKILLS, Task, write_task
+from .benchmark import (
+    Answer,
+    AnswerStep,
+    Benchmark,
+    Item,
+    ItemMetrics,
+    JudgeCall,
+    Metrics,
+    Values,
+    mean,
+)
+from .sketch_tasks import MAX_DIFFICULTY, SKILLS, Task, write_task
 
 _METRICS = ("success", "met")
 _BACKGROUND = "background"  # the question whether the last picture has the right one
@@ -39,21 +49,16 @@ class _Answer(BaseModel):
     steps: tuple[_Step, ...]
 
 
-class SketchBenchmark(ExactlyJudged):
-    """Items of one shape.
-
-    Attributes:
-        tasks: item id -> what the item requires.
-    """
+class SketchBenchmark(Benchmark):
+    """Items of one shape, judged without a model; `Item.official` is the task."""
 
     headline = "success"
 
     def __init__(self, name: str, folder: Path, tasks: Mapping[str, Task]) -> None:
-        self.name, self.tasks = name, tasks
-        self.items = [
-            Item(item_id, task.skill, task.text, _write_pictures(folder, item_id, task.given))
-            for item_id, task in tasks.items()
-        ]
+        self.name, self.items = name, []
+        for item_id, task in tasks.items():
+            given = _write_pictures(folder, item_id, task.given)
+            self.items.append(Item(item_id, task.skill, task.text, given, task))
 
     @classmethod
     def open(
@@ -67,14 +72,10 @@ class SketchBenchmark(ExactlyJudged):
             difficulty: raises the number of things and steps; from 1 to `MAX_DIFFICULTY`.
 
         Raises:
-            FoundryError: there is no such shape or difficulty, or no item.
+            FoundryError: there is no such difficulty.
         """
-        if shape not in SHAPES:
-            raise FoundryError(f"no sketch benchmark {shape}; there are: {', '.join(SHAPES)}")
-        if not 1 <= difficulty <= MAX_DIFFICULTY:
+        if difficulty > MAX_DIFFICULTY:
             raise FoundryError(f"difficulty {difficulty}: choose 1 to {MAX_DIFFICULTY}")
-        if items < 1:
-            raise FoundryError(f"{items} items: choose at least 1")
         tasks = {}
         for number in range(items):
             key = (shape, seed, difficulty, number)
@@ -85,6 +86,10 @@ class SketchBenchmark(ExactlyJudged):
         other = f"-seed{seed}" * (seed != 0) + f"-difficulty{difficulty}" * (difficulty != 1)
         return cls(f"sketch-{shape}{other}", folder, tasks)
 
+    def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
+        """None: no model is asked."""
+        return []
+
     def judge(self, item: Item, answer: Answer) -> Values:
         """Whether each requirement is met, by what it asks; from the pixels of the pictures.
 
@@ -93,21 +98,20 @@ class SketchBenchmark(ExactlyJudged):
         Raises:
             BadImageError: a picture cannot be decoded.
         """
-        task = self.tasks[item.item_id]
+        task: Task = item.official
         scenes = [perceive_cached(step.image).scene for step in answer if step.image]
         values = {each.question: each.is_met(scenes) for each in task.requirements}
         background = task.expected[-1].background
         return {_BACKGROUND: bool(scenes) and scenes[-1].background == background, **values}
 
     def metrics(self, item: Item, values: Values) -> Metrics:
-        if not values:
-            return dict.fromkeys(_METRICS)
         met = [value is True for value in values.values()]
         return {"success": float(all(met)), "met": fmean(met)}
 
     def quality_by_step(self, item: Item, values: Values) -> Mapping[int, float]:
         """Share of the requirements of each picture that are met; many ask about the last only."""
-        task, met = self.tasks[item.item_id], defaultdict[int, list[bool]](list)
+        task: Task = item.official
+        met = defaultdict[int, list[bool]](list)
         for each in task.requirements:
             if each.question in values:
                 step = len(task.expected) + 1 + each.picture
@@ -119,18 +123,14 @@ class SketchBenchmark(ExactlyJudged):
         skills = {f"{skill}/success": mean(items, "success", skill) for skill in SKILLS}
         return {metric: mean(items, metric) for metric in _METRICS} | skills
 
-    def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
-        """`<root>/<system>/<item id>.json` has the steps, the pictures lie beside it."""
-        folder = files.system_folder(root, system)
-        for item_id, answer in answers:
-            steps = []
-            for number, step in enumerate(answer, 1):
-                name = f"{item_id}-{number}.png" if step.image else None
-                if step.image and name:
-                    atomic_write(folder / name, step.image.as_png.data)
-                steps.append({"text": step.text, "image": name})
-            files.write_json(folder / f"{item_id}.json", {"steps": steps})
-        return folder
+    def write_answer(self, folder: Path, item: Item, answer: Answer) -> None:
+        """`<item id>.json` has the steps, the pictures lie beside it."""
+        steps = []
+        for number, step in enumerate(answer, 1):
+            stem = f"{item.item_id}-{number}"
+            name = files.write_image(folder, stem, step.image.as_png) if step.image else None
+            steps.append({"text": step.text, "image": name})
+        files.write_json(folder / f"{item.item_id}.json", {"steps": steps})
 
     def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
         for path in files.answer_files(source, "*.json"):

@@ -133,13 +133,9 @@ def counted(thing: Thing, count: int, more: str = "") -> str:
 
 def write_task(shape: str, skill: str, difficulty: int, rng: Random) -> Task:
     draft = Draft(skill, difficulty, rng)
-    writers: dict[str, Callable[[Draft], Task]] = {
-        "interleaved": lambda draft: _growing(draft, given=0),
-        "continuation": lambda draft: _growing(draft, given=_GIVEN),
-        "inferred": lambda draft: _INFERRED[skill](draft),
-        "edits": lambda draft: _EDITS[skill](draft),
-    }
-    return writers[shape](draft)
+    if shape in ("interleaved", "continuation"):
+        return _growing(draft, given=_GIVEN if shape == "continuation" else 0)
+    return (_INFERRED if shape == "inferred" else _EDITS)[skill](draft)
 
 
 def _growing(draft: Draft, given: int) -> Task:

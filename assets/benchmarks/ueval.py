@@ -27,10 +27,12 @@ from .benchmark import (
     JudgeCall,
     Metrics,
     Values,
+    json_objects,
     mean,
     pictures,
+    read_prompts,
+    unique,
 )
-from .judge_text import json_objects, read_prompts
 
 Task = Literal["space", "textbook", "diagram", "paper", "art", "life", "tech", "exercise"]
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -49,32 +51,22 @@ _WORDS: dict[str, Verdict] = {
 }
 
 
-def _criterion(value: object) -> object:
-    # The older layout has {"criterion", "tags", "type"}.
-    return value.get("criterion") if isinstance(value, dict) else value
-
-
 def _without_empty(value: object) -> object:
     """Paths as a list, without empty ones, as the scorer takes them: one alone is text."""
     values = value if isinstance(value, list) else [value]
     return [path for path in values if path]
 
 
-_Criteria = Annotated[
-    tuple[Annotated[str, BeforeValidator(_criterion)], ...],
-    BeforeValidator(lambda value: value or ()),
-]
+_Criteria = Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())]
 
 
 class _UEvalItem(BaseModel):
-    """A row of the Hub's `zlab-princeton/UEval`, or of the older `primerL/UEval`."""
+    """A row of the Hub's `zlab-princeton/UEval`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
     id: str = Field(min_length=1)
-    task: Annotated[
-        Task, BeforeValidator(lambda task: task.strip().lower() if isinstance(task, str) else task)
-    ] = Field(validation_alias=AliasChoices("task", "task_type"))
+    task: Task
     prompt: str = Field(min_length=1)
     text_rubrics: _Criteria = ()
     image_rubrics: _Criteria = ()
@@ -114,11 +106,11 @@ class UEval(Benchmark):
     name, headline = "ueval", "average"
 
     def __init__(self, source: Path) -> None:
-        columns = {*_UEvalItem.model_fields, "task_type"}  # without the large reference answers
+        columns = [*_UEvalItem.model_fields]  # without the large reference answers
         paths = _files(source)
-        items = [item for path in paths for item in files.read_rows(path, _UEvalItem, columns)]
-        self._items = files.by_id(source, self.name, items, lambda item: item.id)
-        self.items = [Item(item.id, item.task, item.prompt) for item in items]
+        rows = [row for path in paths for row in files.read_rows(path, _UEvalItem, columns)]
+        own = (Item(row.id, row.task, row.prompt, official=row) for row in rows)
+        self.items = unique(source, self.name, own)
 
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
         """A call for every criterion, those of the text first."""
@@ -138,25 +130,17 @@ class UEval(Benchmark):
             JudgeCall(
                 name,
                 "\n\n".join([*parts[metric], _block("Criterion", criterion)]),
+                read_verdict,
                 images if metric == IMAGE else (),
             )
-            for metric, criteria in self._items[item.item_id].calls.items()
+            for metric, criteria in item.official.calls.items()
             for name, criterion in criteria.items()
         ]
 
-    def parse(self, call: str, text: str) -> Verdict | None:
-        """The verdict; None unless the objects with one agree on one that is known."""
-        found = {
-            _verdict(value["criteria_met"])
-            for value in json_objects(text)
-            if isinstance(value, dict) and "criteria_met" in value
-        }
-        return found.pop() if len(found) == 1 else None
-
     def metrics(self, item: Item, values: Values) -> Metrics:
         """Shares of criteria that are met, 0..1, of the kinds of which the item has any."""
-        calls = self._items[item.item_id].calls
-        return {metric: _rate(values, criteria) for metric, criteria in calls.items()}
+        kinds = item.official.calls.items()
+        return {metric: _rate(values, criteria) for metric, criteria in kinds}
 
     def aggregate(self, items: Sequence[ItemMetrics]) -> dict[str, float | None]:
         """All numbers, also `<task>/text`, `<task>/image` and `<task>/average`, in %."""
@@ -180,20 +164,18 @@ class UEval(Benchmark):
         in `root`. The file comes last, so that one that is there is complete.
         """
         folder = files.system_folder(root, system, "_images")
-        rows = [
-            {
-                "id": item_id,
-                "text_answer": _text(answer),
-                "image_answer": [
-                    f"{folder.name}/{files.write_image(folder, f'{item_id}_{number}', image)}"
-                    for number, image in enumerate(pictures(answer), 1)
-                ],
-            }
-            for item_id, answer in answers
-        ]
+        rows = [self.write_answer(folder, self.by_id[name], answer) for name, answer in answers]
         path = root / f"{system}.json"
         files.write_json(path, rows)
         return path
+
+    def write_answer(self, folder: Path, item: Item, answer: Answer) -> dict[str, object]:
+        """Its row; the pictures are written."""
+        images = [
+            f"{folder.name}/{files.write_image(folder, f'{item.item_id}_{number}', image)}"
+            for number, image in enumerate(pictures(answer), 1)
+        ]
+        return {"id": item.item_id, "text_answer": _text(answer), "image_answer": images}
 
     def answers_in(self, source: Path) -> Iterator[tuple[str, Answer]]:
         """Of an item twice the last: all the text with the first image, then the others."""
@@ -216,6 +198,16 @@ def _files(source: Path) -> list[Path]:
         if found:
             return found
     raise FoundryError(f"{source}: has no .parquet, .jsonl or .json file of UEval; copy them there")
+
+
+def read_verdict(text: str) -> Verdict | None:
+    """The verdict; None unless the objects with one agree on one that is known."""
+    found = {
+        _verdict(value["criteria_met"])
+        for value in json_objects(text)
+        if isinstance(value, dict) and "criteria_met" in value
+    }
+    return found.pop() if len(found) == 1 else None
 
 
 def _text(answer: Answer) -> str:

@@ -15,9 +15,19 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from warehouse import EncodedImage
 
 from . import files
-from .benchmark import Item, ItemMetrics, JudgeCall, Metrics, Values, mean
-from .judge_text import grade, read_prompts
-from .single_image import SingleImageBenchmark
+from .benchmark import (
+    NOTHING_ASKED,
+    Item,
+    ItemMetrics,
+    JudgeCall,
+    Metrics,
+    SingleImageBenchmark,
+    Values,
+    grade,
+    mean,
+    read_prompts,
+    unique,
+)
 
 Version = Literal["legacy", "verified"]
 
@@ -105,20 +115,14 @@ class Wise(SingleImageBenchmark):
         paths = [first.with_name(name) for name in names]
         prompts = [each for path in paths for each in files.read_rows(path, _Prompt)]
         prompts.sort(key=lambda prompt: prompt.prompt_id)
-        self._prompts = files.by_id(
-            source, self.name, prompts, lambda prompt: str(prompt.prompt_id)
-        )
-        self.items = [
-            Item(item_id, self._group_of(prompt.prompt_id), prompt.prompt)
-            for item_id, prompt in self._prompts.items()
-        ]
+        self.items = unique(source, self.name, map(self._item, prompts))
 
     def image_calls(self, item: Item, image: EncodedImage) -> list[JudgeCall]:
-        prompt = self._prompts[item.item_id]
-        facts = f"Prompt: {prompt.prompt}\nExplanation: {prompt.explanation}"
-        return [JudgeCall(SCORE, f"{_PROMPTS[self._version]}\n\n{facts}", (image,))]
+        facts = f"Prompt: {item.text}\nExplanation: {item.official.explanation}"
+        text = f"{_PROMPTS[self._version]}\n\n{facts}"
+        return [JudgeCall(SCORE, text, self._read_scores, (image,))]
 
-    def parse(self, call: str, text: str) -> JsonValue:
+    def _read_scores(self, text: str) -> JsonValue:
         """Criterion -> integer of its scale; None: not of every criterion."""
         scale = f"[0-{self._protocol.best}]"
         scores = {
@@ -126,11 +130,12 @@ class Wise(SingleImageBenchmark):
         }
         return None if None in scores.values() else {**scores}
 
-    def image_metrics(self, item: Item, values: Values | None) -> Metrics:
+    def metrics(self, item: Item, values: Values) -> Metrics:
         """`wiscore` in 0..1 and, in the legacy version, each criterion in 0..2."""
         weights = self._protocol.criteria
         shown = weights if len(weights) > 1 else ()
-        scores = dict.fromkeys(weights, 0) if values is None else values.get(SCORE)
+        worst = dict.fromkeys(weights, 0)
+        scores = worst if NOTHING_ASKED in values else values.get(SCORE)
         if not isinstance(scores, dict):
             return dict.fromkeys((WISCORE, *shown))
         numbers = {name: float(scores[name]) for name in weights}  # type: ignore[arg-type]
@@ -152,6 +157,7 @@ class Wise(SingleImageBenchmark):
         ]
         return {OVERALL: sum(known) if len(known) == len(groups) else None, **means}
 
-    def _group_of(self, prompt_id: int) -> str:
-        groups = self._protocol.groups.items()
-        return next(group for group, (last, _) in groups if prompt_id <= last)
+    def _item(self, prompt: _Prompt) -> Item:
+        number, groups = prompt.prompt_id, self._protocol.groups.items()
+        group = next(name for name, (last, _) in groups if number <= last)
+        return Item(str(number), group, prompt.prompt, official=prompt)

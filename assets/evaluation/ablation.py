@@ -84,27 +84,19 @@ def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
 
 
 def _sft_on_rl_labels(foundry: FoundryResource) -> Recipe:
-    """The SFT critic, fine-tuned on the labels of GRPO's rows with about as much computation."""
+    """The SFT critic, fine-tuned on the labels of GRPO's rows with about as much computation.
+
+    GRPO passes over a rollout when it is sampled, when it is trained on, and when its old
+    probabilities are computed, which on the CPU are those of its sampling (bypass mode).
+    """
     data = _built(rl_label_data, foundry)
-    settings = foundry.training.critic_sft
-    sequences = _rl_sequences(foundry.training.critic_rl, data)
-    passes = _rl_passes(foundry.training.critic_rl)
-    steps = sequences * passes / _SFT_PASSES / read_recipe(settings).batch
+    settings, grpo = foundry.training.critic_sft, foundry.training.critic_rl
+    prompts = grpo.max_steps * grpo.batch if grpo.max_steps else data.rows  # all of them once
+    passes = 1 + _SFT_PASSES + bool(grpo.gpus)
+    steps = prompts * grpo.n * passes / _SFT_PASSES / read_recipe(settings).batch
     settings = settings.model_copy(update={"max_steps": math.ceil(steps)})
     parent = recipes.critic_sft(foundry)
     return recipes.sft(variants.SFT_ON_RL_LABELS, "critic", parent, data, settings)
-
-
-def _rl_passes(settings: GrpoSettings) -> int:
-    """Passes of GRPO over a rollout: sampled, trained on, and its old probabilities computed, which
-    on the CPU are those of its sampling (bypass mode)."""
-    return 1 + _SFT_PASSES + bool(settings.gpus)
-
-
-def _rl_sequences(settings: GrpoSettings, data: DataSet) -> int:
-    """Rollouts that GRPO trains on; without a number of steps, of all rows once."""
-    prompts = settings.max_steps * settings.batch if settings.max_steps else data.rows
-    return prompts * settings.n
 
 
 def _one_agent(foundry: FoundryResource) -> Recipe:

@@ -40,7 +40,7 @@ def ablation_page(home: Home, benchmark: str) -> Path:
 def benchmark_inputs(foundry: FoundryResource, benchmark: str) -> list[str]:
     """What the numbers follow from besides agents and settings: items and judge."""
     run = BenchmarkRuns.of(foundry).run_of(benchmark, "")
-    return [run.judge, origin_of([item for items in run.shard_items for item in items])]
+    return [run.judge, origin_of(run.items)]
 
 
 def benchmark_hashes(foundry: FoundryResource, benchmark: str) -> list[str | None]:
@@ -91,18 +91,17 @@ async def _run(
     """Make what the lake lacks of a run; its metrics of items."""
     home, seed = runs.home, runs.settings.seed
     for shard in run.shards:
-        if home.lake.rows(BENCHMARK_ANSWERS, shard.name) != len(shard.items):
+        if home.lake.rows(BENCHMARK_ANSWERS, shard.answers) != len(shard.items):
             answers = await answer_with(home, profile, roles, shard, seed, progress)
-            home.lake.write(BENCHMARK_ANSWERS, answers.rows, shard.name)
+            home.lake.write(BENCHMARK_ANSWERS, answers.rows, shard.answers)
             if answers.quarantine:
-                count = f"{len(answers.quarantine)} items of {shard.name} have no answer"
+                count = f"{len(answers.quarantine)} items of {shard.answers} have no answer"
                 raise FoundryError(f"{count}; run again: {answers.quarantine[0].reason}")
-        name = run.judgements_of(shard)
-        if not home.lake.exists(JUDGEMENTS, name):
-            rows = stored_rows(home, BENCHMARK_ANSWERS, [shard.name])
-            judged = await runs.judge(run, rows, name, progress)
-            home.lake.write(MODEL_CALLS, judged.calls, f"{ASSET}-{name}")
-            home.lake.write(JUDGEMENTS, judged.rows, name)
+        if not home.lake.exists(JUDGEMENTS, shard.judgements):
+            rows = stored_rows(home, BENCHMARK_ANSWERS, [shard.answers])
+            judgements, calls = await runs.judge(shard, rows, progress)
+            home.lake.write(MODEL_CALLS, calls, f"{ASSET}-{shard.judgements}")
+            home.lake.write(JUDGEMENTS, judgements, shard.judgements)
     found = runs.evaluate(run)
     found.write(home)
     return found.scores

@@ -71,12 +71,9 @@ class AgentFactory:
         name, _, version = str(getattr(variant, role)).partition("@")
         recipe = checkpoint_recipe(self.foundry, name, variant.training_seed)
         version = version or newest_version(home, recipe)
-        folder, answers = (
-            CheckpointRegistry(home).usable_folder(recipe.name, version),
-            variant.answers,
-        )
-        if role == "planner" and answers == "sampled":
-            answers = "usual"
+        folder = CheckpointRegistry(home).usable_folder(recipe.name, version)
+        of_critic = role == "planner" and variant.answers == "sampled"
+        answers = "usual" if of_critic else variant.answers
         if profile.trained_server(role):
             return profile.agent(role, str(folder), home, answers)
         agent = CheckpointPlanner if role == "planner" else CheckpointCritic

@@ -49,16 +49,7 @@ from .ablation_benchmark import (
 from .agents import oracle_problem
 from .grading import has_exact_grader
 from .items import is_test
-from .metrics import METRICS
-from .paper import (
-    IMAGE,
-    agents_table,
-    markdown_table,
-    relations_table,
-    side_by_side,
-    table_5,
-    test_summaries,
-)
+from .metrics import IMAGE, METRICS, SUCCESS, agents_table, relations_table, table_5, test_summaries
 from .runner import (
     VariantComparison,
     beside_paper_plot,
@@ -215,7 +206,7 @@ def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
     _delete_others(foundry, comparison.variants, lambda partition: SEED in partition)
     summary, *_ = test_summaries(comparison.rows, settings).values()
     metadata = {
-        "table_5": table_metadata(side_by_side(summary)),
+        "table_5": table_metadata(table_5(summary, [SUCCESS])),
         "relations": table_metadata(relations_table(summary)),
         "agents": table_metadata(agents_table(summary)),
         "plot": image_metadata(beside_paper_plot(summary), "The ablation and the paper's"),
@@ -245,11 +236,13 @@ def _ablation_on_benchmark(
         asyncio.run(train_variants(context, foundry, variants))
         scores |= measure_on_benchmark(foundry, variants, benchmark, progress_of(context))
     summary = benchmark_summary(scores, settings)
-    tables = {"table_5": table_5(summary), "relations": relations_table(summary, IMAGE)}
+    metadata = {
+        "table_5": table_metadata(table_5(summary)),
+        "relations": table_metadata(relations_table(summary, IMAGE)),
+    }
     page = ablation_page(foundry.home, benchmark)
-    texts = [f"# The ablation on {benchmark}", *map(markdown_table, tables.values())]
+    texts = [f"# The ablation on {benchmark}", *(str(each.value) for each in metadata.values())]
     atomic_write(page, "\n\n".join(texts) + "\n")
-    metadata = {name: table_metadata(rows) for name, rows in tables.items()}
     counts = {EVALUATIONS.name: 0, BENCHMARK_SCORES.name: sum(map(len, scores.values()))}
     path = dg.MetadataValue.path(str(page))
     return ABLATION.describe(context, foundry, counts, {**metadata, "page": path})

@@ -1,7 +1,7 @@
 """Who grades plans and outcomes: a judge by rubrics, the exact grader of a world, or nobody."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 from inference.calls.ask import Reply, ask_all
 from inference.calls.hashing import content_digest
 from inference.judge_grader import open_judge, rubrics_from_rows
-from inference.questions import Respondent, Rubric, RubricQuestion
+from inference.questions import Rubric, RubricQuestion
 from inference.roles import Grader, PlanRequest, qualified_name
 from inference.sketch_world.grader import SketchGrader
 from schemas.curation import PLANNER_RL
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.training import RUBRICS, CriterionKind, RubricRow
-from schemas.trajectories import MODEL_CALLS, ModelCallRow
+from schemas.trajectories import MODEL_CALLS
+from warehouse import Home
 
 from ..core.checks import blocking_checks
 from ..core.foundry import FoundryResource
@@ -96,13 +97,33 @@ def rubrics(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
         note = {"rubrics": "the profile has no `evaluation.judge`, so none are needed"}
         return RUBRIC_SET.record(context, foundry, {RUBRICS: []}, note)
     writer = profile.respondent("rubric_writer", foundry.home, judge.backend, judge.rubrics)
-    prompts = heldout_requests(foundry.home, pack_name(profile), profile.evaluation)
+    pack, limits = pack_name(profile), profile.limits
+    prompts = heldout_requests(foundry.home, pack, profile.evaluation)
     prompts += _reinforced_requests(foundry)
-    written, calls = asyncio.run(_write(context, foundry, writer, prompts))
-    name = qualified_name(writer)
+    questions = {row.prompt_id: _question(foundry.home, row) for row in prompts}
+    asked = RUBRIC_SET.name, pack, writer, questions, limits, progress_of(context)
+    written, calls = asyncio.run(ask_all(foundry.home, *asked))
+    name, texts = qualified_name(writer), {row.prompt_id: row.text for row in prompts}
     rows = [row for each, reply in written.items() for row in rubric_rows(each, reply, name)]
+    shown = [
+        {"request": texts[row.prompt_id], "of": row.kind, "criterion": row.criterion}
+        for row in rows[:_SHOWN]
+    ]
+    failures = {each: reply.failure for each, reply in written.items() if reply.failure}
+    metadata = {
+        "requests": len(written),
+        "criteria": table_metadata(shown),
+        "without_rubric": table_metadata(
+            [{"prompt": each, "reason": reason} for each, reason in failures.items()]
+        ),
+        **model_call_costs(calls),
+    }
     tables: dict[Any, Any] = {RUBRICS: rows, MODEL_CALLS: calls}
-    return RUBRIC_SET.record(context, foundry, tables, _metadata(prompts, written, rows, calls))
+    return RUBRIC_SET.record(context, foundry, tables, metadata)
+
+
+def _question(home: Home, row: PromptRow) -> RubricQuestion:
+    return RubricQuestion(PlanRequest(row.text, tuple(map(home.images.get, row.input_images))))
 
 
 def _reinforced_requests(foundry: FoundryResource) -> list[PromptRow]:
@@ -113,23 +134,6 @@ def _reinforced_requests(foundry: FoundryResource) -> list[PromptRow]:
     where = pc.field("prompt_id").isin(pa.array(sorted(names), pa.string()))
     rows = foundry.home.lake.read(PROMPTS, where=where).to_pylist()
     return [PromptRow.model_validate(row) for row in rows]
-
-
-async def _write(
-    context: dg.AssetExecutionContext,
-    foundry: FoundryResource,
-    writer: Respondent,
-    prompts: Sequence[PromptRow],
-) -> tuple[dict[str, Reply[Rubric]], list[ModelCallRow]]:
-    home, profile = foundry.home, foundry.settings
-    questions = {
-        row.prompt_id: RubricQuestion(
-            PlanRequest(row.text, tuple(map(home.images.get, row.input_images)))
-        )
-        for row in prompts
-    }
-    pack, progress = pack_name(profile), progress_of(context)
-    return await ask_all(home, RUBRIC_SET.name, pack, writer, questions, profile.limits, progress)
 
 
 def rubric_rows(prompt_id: str, reply: Reply[Rubric], writer: str) -> list[RubricRow]:
@@ -150,27 +154,3 @@ def rubric_rows(prompt_id: str, reply: Reply[Rubric], writer: str) -> list[Rubri
         for kind, criteria in by_kind.items()
         for number, criterion in enumerate(criteria, 1)
     ]
-
-
-def _metadata(
-    prompts: Sequence[PromptRow],
-    written: Mapping[str, Reply[Rubric]],
-    rows: Sequence[RubricRow],
-    calls: Sequence[ModelCallRow],
-) -> dict[str, Any]:
-    texts = {row.prompt_id: row.text for row in prompts}
-    shown = [
-        {"request": texts[row.prompt_id], "of": row.kind, "criterion": row.criterion}
-        for row in rows[:_SHOWN]
-    ]
-    failures = [
-        {"prompt": prompt_id, "reason": reply.failure}
-        for prompt_id, reply in written.items()
-        if reply.failure
-    ]
-    return {
-        "requests": len(written),
-        "criteria": table_metadata(shown),
-        "without_rubric": table_metadata(failures),
-        **model_call_costs(calls),
-    }

@@ -161,16 +161,10 @@ def load_benchmarks(
     for split, part in PARTS:
         count = _limits(settings, split, part).verdicts
         own = [item for item in attempts[split] if part_of(split, item.prompt_id) == part]
-        balanced = [
-            item
-            for truth in (True, False)
-            for item in _sample(
-                (item for item in own if item.truth is truth),
-                count,
-                settings.seed,
-                lambda item: item.item_id,
-            )
-        ]
+        balanced: list[StoredAttempt] = []
+        for truth in (True, False):
+            items = (item for item in own if item.truth is truth)
+            balanced += _sample(items, count, settings.seed, lambda item: item.item_id)
         requests = _requests(home, pack, settings, split, part)
         name, journal = benchmark_name(pack, split, part), _journal_name(pack, split)
         benchmarks.append(HeldOutItems(name, journal, tuple(requests), tuple(balanced)))
@@ -199,11 +193,9 @@ def _limits(settings: EvaluationSettings, split: Split, part: Part) -> ItemSetti
     if split == "heldout_category":
         return limits
 
-    def share(count: int) -> int:
-        test = count // _PARTS_OF_A_SPLIT
-        return test if part == "test" else count - test
-
-    return ItemSettings(stories=share(limits.stories), verdicts=share(limits.verdicts))
+    test = {name: count // _PARTS_OF_A_SPLIT for name, count in limits}
+    dev = {name: count - test[name] for name, count in limits}
+    return ItemSettings(**(test if part == "test" else dev))
 
 
 def _judged_attempts(

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from inference.calls.ask import CallSite, ModelCalls
 from inference.calls.hashing import attempt_seed
@@ -29,12 +30,12 @@ from schemas.prompts import PromptRow
 from schemas.training import EvaluationRow
 from schemas.trajectories import ModelCallRow
 from training.rewards.critic import images_so_far
-from training.rewards.reward import Grades
+from training.rewards.reward import Grades, neutral_step_reward, step_reward
 from warehouse import EncodedImage, Home
 
 from ..core.profile import Profile
 from .items import HeldOutItems, StoredAttempt
-from .metrics import RequestOfVariant, VerdictOfVariant, values_of
+from .metrics import SUCCESS
 from .variants import Variant
 
 ASSET = "evaluation"
@@ -44,7 +45,7 @@ ASSET = "evaluation"
 class ItemResult:
     item_id: str
     prompt_id: str
-    values: dict[str, float]  # by metric
+    values: dict[str, float | None]  # by metric; None: nobody says it, or there is none
     final: str | None = None  # sha256 of a request's last accepted image
 
 
@@ -79,7 +80,9 @@ async def evaluate_variant(
     items += benchmark.attempts if variant.critic else ()
     with ModelCalls(home, ASSET, benchmark.journal, roles, limits) as calls:
         has_planner = variant.planner is not None
-        so_far = _images_so_far(home, loop, benchmark) if variant.critic else {}
+        so_far: Mapping[str, Sequence[str]] = {}
+        if variant.critic and loop.conditioning != "last":
+            so_far = images_so_far(home, [item.item_id for item in benchmark.attempts])
         measurement = _Measurement(calls, loop, grader, has_planner, settings.redraws, so_far)
         results = await calls.map(measurement.measure, items, settings.in_flight, progress)
         shared = {
@@ -94,22 +97,15 @@ async def evaluate_variant(
                 item_id=result.item_id,
                 prompt_id=result.prompt_id,
                 metric=metric,
-                value=value,
+                value=float(value),
                 **shared,
             )
             for result in results
             for metric, value in result.values.items()
+            if value is not None
         ]
         finals = {result.item_id: result.final for result in results if result.final}
         return VariantResult(rows, finals, calls.ledger())
-
-
-def _images_so_far(
-    home: Home, loop: LoopSettings, benchmark: HeldOutItems
-) -> Mapping[str, Sequence[str]]:
-    if loop.conditioning == "last":
-        return {}
-    return images_so_far(home, [item.item_id for item in benchmark.attempts])
 
 
 @dataclass(frozen=True)
@@ -147,21 +143,33 @@ class _Measurement:
             plan_grade = await self.grader.grade_plan(outcome)
         if self.grader:
             grade = await self.grader.grade_outcome(outcome)
-        measured = RequestOfVariant(plan_grade, grade, generator_calls)
+        values = {
+            "plan_valid": plan_grade.valid,
+            "plan_correct": plan_grade.correct,
+            SUCCESS: grade.success,
+            "criteria_met": grade.criteria_met,
+            "generator_calls": generator_calls,
+        }
         final = outcome.final.sha256 if outcome.final else None
-        return ItemResult(row.prompt_id, row.prompt_id, values_of(measured), final)
+        return ItemResult(row.prompt_id, row.prompt_id, values, final)
 
     async def _measure_verdict(self, item: StoredAttempt) -> ItemResult:
         before = await self.calls.image(item.source_image) if item.source_image else None
         after = await self.calls.image(item.image)
         answer = await self.calls.judge(item.site, before, after, item.goal, item.rewritten)
         verdict = answer.answer
-        measured = VerdictOfVariant(item, verdict.accepted)
-        if not item.truth and not verdict.accepted:
-            prompt = verdict.refined_prompt.strip() or item.rewritten or item.goal
-            redraws = [await self._redraw(item, before, prompt, n) for n in range(self.redraws)]
-            measured = replace(measured, redraws=redraws)
-        return ItemResult(item.item_id, item.prompt_id, values_of(measured))
+        values: dict[str, float | None] = {"verdict_accuracy_true": verdict.accepted}
+        if not item.truth:
+            # The reward of training, in the paper's form; accepting what deserves a rejection gains
+            # nothing. `refined_gain` is in points of the overall score, of rejections alone.
+            reward = neutral_step_reward()
+            values = {"verdict_accuracy_false": not verdict.accepted, "step_reward": reward}
+            if not verdict.accepted:
+                prompt = verdict.refined_prompt.strip() or item.rewritten or item.goal
+                drawn = [await self._redraw(item, before, prompt, n) for n in range(self.redraws)]
+                values["step_reward"] = fmean(step_reward(item.grades, each) for each in drawn)
+                values["refined_gain"] = fmean(each.overall - item.grades.overall for each in drawn)
+        return ItemResult(item.item_id, item.prompt_id, values)
 
     async def _redraw(
         self, item: StoredAttempt, before: EncodedImage | None, prompt: str, number: int

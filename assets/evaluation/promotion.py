@@ -16,7 +16,6 @@ Bonferroni's correction over the metrics, not Holm's: all intervals that are sho
 once, and none depends on the order of the others.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -33,16 +32,14 @@ from training.settings import PromotionMargins, TrainingSettings
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
 from ..core.node import Node
-from ..core.statistics import Interval, Observation, Values, paired_difference
+from ..core.statistics import Interval
 from .items import pack_name, promotion_benchmark
-from .metrics import SUCCESS, observation_of
+from .metrics import SUCCESS, Summary
 from .settings import EvaluationSettings
 from .systems import System, candidate_systems, newest_system, reference_systems, system_in_use
 from .variants import NEWEST
 
 METRICS = tuple(PromotionMargins.model_fields)
-# By metric.
-SystemValues = Mapping[str, Values]
 Decision = Literal["promoted", "kept", "rejected"]
 
 
@@ -79,57 +76,25 @@ class Assessment:
     comparisons: tuple[MetricComparison, ...] = ()
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What a system must be, and how intervals are made."""
-
-    training: TrainingSettings
-    evaluation: EvaluationSettings
-
-    def compare(
-        self, ours: SystemValues, references: Mapping[System, SystemValues], metric: str
-    ) -> MetricComparison:
-        """A metric compared with the reference whose mean is the highest."""
-        best = max(references, key=lambda system: fmean(references[system][metric].values()))
-        tail = (1 - self.evaluation.confidence) / len(METRICS)  # of each one-sided test
-        difference = self.difference(ours, references[best], metric, 1 - 2 * tail)
-        assert difference is not None  # `assess` knows that they have common items
-        margin = getattr(self.training.promotion_margin, metric)
-        return MetricComparison(metric, best, difference, margin)
-
-    def difference(
-        self, ours: SystemValues, theirs: SystemValues, metric: str, confidence: float
-    ) -> Interval | None:
-        """Paired, item by item; None where there are no common items."""
-        seed, resamples = self.evaluation.seed, self.evaluation.resamples
-        values = (each.get(metric, {}) for each in (ours, theirs))
-        return paired_difference(*values, seed=seed, resamples=resamples, confidence=confidence)
-
-    def too_low(self, means: Mapping[str, float]) -> list[str]:
-        """Means that are below what is required, in words."""
-        minimum = self.training.promote_at_least
-        return [
-            f"{metric} {mean:.2f}, required is {minimum[metric]:g}"
-            for metric, mean in means.items()
-            if metric in minimum and mean < minimum[metric]
-        ]
-
-
 def assess(
     variant: str,
     system: System,
-    ours: SystemValues,
-    references: Mapping[System, SystemValues],
+    values: Summary,
+    references: Sequence[System],
     rejected: Sequence[str],
-    rules: Rules,
+    training: TrainingSettings,
 ) -> Assessment:
     """Whether a system may be promoted.
 
     Args:
-        ours: the system's values; `references`: those of the systems to compare with.
+        values: by system, of this one and of the `references` to compare with.
         rejected: its versions that were rejected or rolled back before.
     """
-    means = {metric: fmean(ours[metric].values()) for metric in METRICS if ours.get(metric)}
+    means = {
+        metric: fmean(own.values())
+        for metric in METRICS
+        if (own := values.of_metric(system, metric))
+    }
 
     def undecided(why: str, comparisons: tuple[MetricComparison, ...] = ()) -> Assessment:
         return Assessment(variant, system, "undecided", why, means, comparisons)
@@ -139,15 +104,17 @@ def assess(
         return undecided(f"{versions} was rejected before; `interleave promote` overrules")
     if missing := [metric for metric in METRICS if metric not in means]:
         return undecided(f"not evaluated: no values of {', '.join(missing)}")
-    for reference, theirs in references.items():
-        if missing := [metric for metric in METRICS if _lacks_items(ours, theirs, metric)]:
+    for reference in references:
+        if missing := [each for each in METRICS if _lacks_items(values, system, reference, each)]:
             which = f"values of {', '.join(missing)} are missing"
             return undecided(f"cannot be compared with {reference}: {which}")
-    comparisons = tuple(rules.compare(ours, references, m) for m in METRICS) if references else ()
+    comparisons = tuple(
+        _compare(values, system, references, metric, training) for metric in METRICS if references
+    )
     if worse := [str(each) for each in comparisons if each.is_worse]:
         why = f"worse than the best promoted: {'; '.join(worse)}"
         return Assessment(variant, system, "worse", why, means, comparisons)
-    if low := rules.too_low(means):
+    if low := _too_low(means, training.promote_at_least):
         return undecided(f"not good enough yet: {', '.join(low)}", comparisons)
     if unclear := [str(each) for each in comparisons if not each.is_within_margin]:
         return undecided(f"not shown to be within the margin: {'; '.join(unclear)}", comparisons)
@@ -155,19 +122,42 @@ def assess(
     return Assessment(variant, system, "accepted", why, means, comparisons)
 
 
-def _lacks_items(ours: SystemValues, theirs: SystemValues, metric: str) -> bool:
+def _lacks_items(values: Summary, system: System, reference: System, metric: str) -> bool:
     """Whether a reference has no values, or values of items that we have none of."""
-    return not theirs.get(metric) or not theirs[metric].keys() <= ours[metric].keys()
+    theirs = values.of_metric(reference, metric)
+    return not theirs or not theirs.keys() <= values.of_metric(system, metric).keys()
+
+
+def _compare(
+    values: Summary,
+    system: System,
+    references: Sequence[System],
+    metric: str,
+    training: TrainingSettings,
+) -> MetricComparison:
+    """A metric compared with the reference whose mean is the highest."""
+    best = max(references, key=lambda each: fmean(values.of_metric(each, metric).values()))
+    tail = (1 - values.settings.confidence) / len(METRICS)  # of each one-sided test
+    difference = values.difference(system, best, metric, 1 - 2 * tail)
+    assert difference is not None  # `assess` knows that they have common items
+    margin = getattr(training.promotion_margin, metric)
+    return MetricComparison(metric, best, difference, margin)
+
+
+def _too_low(means: Mapping[str, float], minimum: Mapping[str, float]) -> list[str]:
+    """Means that are below what is required, in words."""
+    return [
+        f"{metric} {mean:.2f}, required is {minimum[metric]:g}"
+        for metric, mean in means.items()
+        if metric in minimum and mean < minimum[metric]
+    ]
 
 
 def choose(assessments: Iterable[Assessment], newest: System) -> Assessment | None:
     """The system to promote: the newest, else the better one of those that are in part."""
     accepted = [each for each in assessments if each.outcome == "accepted"]
-    return max(
-        accepted,
-        key=lambda each: (each.system == newest, each.means["final_success"]),
-        default=None,
-    )
+    by_rank = sorted(accepted, key=lambda each: (each.system != newest, -each.means[SUCCESS]))
+    return by_rank[0] if by_rank else None
 
 
 def decide(
@@ -185,17 +175,18 @@ def decide(
 
 
 def values_by_system(
-    rows: Iterable[EvaluationRow], benchmark: str, variants: Mapping[str, System]
-) -> dict[System, SystemValues]:
+    rows: Iterable[EvaluationRow],
+    benchmark: str,
+    variants: Mapping[str, System],
+    settings: EvaluationSettings,
+) -> Summary:
     """Values of systems on a benchmark, from the rows that were made with their versions."""
-    values: dict[System, dict[str, dict[Observation, float]]] = {
-        system: defaultdict(dict) for system in variants.values()
-    }
-    for row in rows:
-        system = variants.get(row.variant) if row.training_seed is None else None
-        if system and row.benchmark == benchmark and _made_by(row, system):
-            values[system][row.metric][observation_of(row)] = row.value
-    return {**values}
+    named = (
+        (variants[row.variant], row)
+        for row in rows
+        if row.benchmark == benchmark and row.variant in variants and row.training_seed is None
+    )
+    return Summary.grouped((each for each in named if _made_by(each[1], each[0])), settings)
 
 
 def _made_by(row: EvaluationRow, system: System) -> bool:
@@ -286,16 +277,16 @@ def assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) ->
     candidates, references = candidate_systems(foundry), reference_systems(foundry)
     benchmark = promotion_benchmark(pack_name(foundry.settings))
     rows = foundry.rows(EVALUATIONS)
-    ours = values_by_system(rows, benchmark, candidates)
-    theirs = values_by_system(rows, benchmark, references)
-    rules = Rules(foundry.training, foundry.settings.evaluation)
+    settings = foundry.settings.evaluation
+    values = values_by_system(rows, benchmark, candidates | references, settings)
+    compared = list(dict.fromkeys(references.values()))
     assessments = [
-        assess(variant, system, ours[system], theirs, _rejected(registry, system), rules)
+        assess(variant, system, values, compared, _rejected(registry, system), foundry.training)
         for variant, system in candidates.items()
     ]
     newest = newest_system(foundry)
     for role in NAMES_BY_ROLE:
-        if why := _without_gain(role, newest, registry, rows, benchmark, rules):
+        if why := _without_gain(role, newest, registry, rows, benchmark, settings):
             held_back = getattr(newest, role)
             assessments = [_held_back(each, held_back, why) for each in assessments]
     return assessments
@@ -323,7 +314,7 @@ def _without_gain(
     registry: CheckpointRegistry,
     rows: Iterable[EvaluationRow],
     benchmark: str,
-    rules: Rules,
+    settings: EvaluationSettings,
 ) -> str:
     """Why the newest reinforced agent of a role may not be promoted; empty: it may.
 
@@ -342,10 +333,10 @@ def _without_gain(
         return ""
     parent = replace(newest, **{role: before})
     variants = {each.newest_name: each for each in (newest, parent)}
-    values = values_by_system(rows, benchmark, variants)
-    if not values[newest].get(SUCCESS):
+    values = values_by_system(rows, benchmark, variants, settings)
+    if not values.of_metric(newest, SUCCESS):
         return ""
-    gain = rules.difference(values[newest], values[parent], SUCCESS, rules.evaluation.confidence)
+    gain = values.difference(newest, parent, SUCCESS)
     if gain is None:
         return f"not compared with {before}, which it started from"
     if gain.mean > 0:

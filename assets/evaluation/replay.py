@@ -63,25 +63,6 @@ def recorded_chains(
 
 
 @dataclass(frozen=True)
-class ReplaySettings:
-    """Who judges again.
-
-    Args:
-        critic: a reference, or `PROFILE_CRITIC`: the profile's own; None: nobody in its place.
-        scorer: whether the profile's scorer judges, by its grades.
-        accept_at_least: grade from which on an image is good, and a scorer accepts; None: the
-            profile's.
-        trajectories: a sample of so many; None: all.
-    """
-
-    critic: str | None = None
-    scorer: bool = False
-    accept_at_least: float | None = None
-    shards: Sequence[str] = ()
-    trajectories: int | None = None
-
-
-@dataclass(frozen=True)
 class ReplayReport:
     """Judges on the same recorded steps; `changes`: of those that were asked."""
 
@@ -92,25 +73,38 @@ class ReplayReport:
     plot: bytes  # PNG
 
 
-def replay_attempts(profile: Profile, home: Home, settings: ReplaySettings) -> ReplayReport:
+def replay_attempts(
+    profile: Profile,
+    home: Home,
+    critic: str | None = None,
+    scorer: bool = False,
+    accept_at_least: float | None = None,
+    shards: Sequence[str] = (),
+    trajectories: int | None = None,
+) -> ReplayReport:
     """Ask the judges about recorded attempts; finished calls are journaled, and never repeated.
+
+    Args:
+        critic: a reference, or `PROFILE_CRITIC`: the profile's own; None: no critic judges again.
+        scorer: whether the profile's scorer judges, by its grades.
+        accept_at_least: grade from which on an image is good, and a scorer accepts; None: the
+            profile's.
+        shards, trajectories: see `recorded_chains`.
 
     Raises:
         FoundryError: there are no attempts, a judge is unavailable, or a call failed.
     """
-    chains = recorded_chains(home, settings.shards, settings.trajectories)
+    chains = recorded_chains(home, shards, trajectories)
     if not chains:
-        place = ", ".join(settings.shards) or home.root
+        place = ", ".join(shards) or home.root
         raise FoundryError(f"no recorded attempts in {place}: `interleave run` makes them")
-    good_from = settings.accept_at_least
+    good_from = accept_at_least
     if good_from is None:
         good_from = profile.curation.critic.verdicts.accept_at_least
-    judges = _judges(profile, home, settings, good_from)
+    judges = _judges(profile, home, critic, good_from if scorer else None)
     verdicts = {name: judge.verdicts(name, chains) for name, judge in judges.items()}
-    results = [
-        measure_policy(name, chains, each, good_from)
-        for name, each in {"recorded verdicts": recorded_verdicts(chains), **verdicts}.items()
-    ]
+    policies = {"recorded verdicts": recorded_verdicts(chains), **verdicts}
+    results = [measure_policy(name, chains, each, good_from) for name, each in policies.items()]
     curve = [
         measure_policy(f"from {grade:g}", chains, strict_verdicts(chains, grade), good_from)
         for grade in STRICTNESS
@@ -127,21 +121,21 @@ def replay_attempts(profile: Profile, home: Home, settings: ReplaySettings) -> R
 
 
 def _judges(
-    profile: Profile, home: Home, settings: ReplaySettings, good_from: float
+    profile: Profile, home: Home, critic: str | None, accept_at_least: float | None
 ) -> dict[str, "_AttemptJudge"]:
     """Those that are asked, by name; FoundryError: one is unavailable."""
     found: dict[str, _AttemptJudge] = {}
-    if not settings.critic and not settings.scorer:
+    if critic is None and accept_at_least is None:
         return found
     roles, limits = profile.build(home), profile.limits
-    if settings.critic:
-        own = settings.critic == PROFILE_CRITIC
-        critic = roles.critic if own else profile.agent("critic", settings.critic, home)
-        name = f"critic {qualified_name(critic)}"
-        found[name] = _AttemptJudge(home, replace(roles, critic=critic), limits)
-    if settings.scorer:
-        name = f"scorer {qualified_name(roles.scorer)} from {good_from:g}"
-        found[name] = _AttemptJudge(home, roles, limits, good_from)
+    if critic:
+        own = critic == PROFILE_CRITIC
+        judge = roles.critic if own else profile.agent("critic", critic, home)
+        named = replace(roles, critic=judge)
+        found[f"critic {qualified_name(judge)}"] = _AttemptJudge(home, named, limits)
+    if accept_at_least is not None:
+        name = f"scorer {qualified_name(roles.scorer)} from {accept_at_least:g}"
+        found[name] = _AttemptJudge(home, roles, limits, accept_at_least)
     return found
 
 
@@ -253,31 +247,26 @@ def measure_policy(
 
     `good_from`: the grade from which on an image is good.
     """
-    ends = [(chain, stopping_point(chain, verdicts)) for chain in chains]
+    steps = [(chain, stopping_point(chain, verdicts)) for chain in chains]
+    ends = [(chain, len(chain) - 1 if end is None else end) for chain, end in steps]
     graded = [
         (each, verdicts[each.key], each.grade >= good_from)
         for chain in chains
         for each in chain
         if each.grade is not None and each.key in verdicts
     ]
-    draws = _over_requests(
-        (chain[0], float(len(chain) if end is None else end + 1)) for chain, end in ends
-    )
+    draws = _over_requests((chain[0], end + 1) for chain, end in ends)
     open_steps = _over_requests(
-        (chain[0], float(end is None and len(chain) < chain[0].t_max)) for chain, end in ends
+        (chain[0], end is None and len(chain) < chain[0].t_max) for chain, end in steps
     )
     assert draws and open_steps, "there are chains"
     return PolicyResult(
         name,
         draws,
-        final=_over_requests(
-            (chain[0], chain[-1 if end is None else end].overall) for chain, end in ends
-        ),
+        final=_over_requests((chain[0], chain[end].overall) for chain, end in ends),
         open_steps=open_steps,
-        good_right=_over_requests((each, float(said)) for each, said, good in graded if good),
-        bad_right=_over_requests(
-            (each, float(not said)) for each, said, good in graded if not good
-        ),
+        good_right=_over_requests((each, said) for each, said, good in graded if good),
+        bad_right=_over_requests((each, not said) for each, said, good in graded if not good),
     )
 
 
@@ -292,17 +281,14 @@ def compare_with_record(chains: Sequence[Chain], verdicts: Verdicts, good_from: 
         if end is not None and grade is not None:
             unneeded, good = len(chain) - 1 - end, grade >= good_from
             saved, too_early = saved + unneeded * good, too_early + unneeded * (not good)
-    mine, theirs = (_labels(each) for each in (verdicts, recorded_verdicts(chains)))
+    mine = {key: str(accepts) for key, accepts in verdicts.items()}
+    theirs = {key: str(accepts) for key, accepts in recorded_verdicts(chains).items()}
     return Changes(sum(map(len, chains)), saved, too_early, wasted, agreement(mine, theirs))
 
 
 def stopping_point(chain: Chain, verdicts: Verdicts) -> int | None:
     """Index of the first attempt that is accepted; None: none is."""
     return next((n for n, each in enumerate(chain) if verdicts.get(each.key)), None)
-
-
-def _labels(verdicts: Verdicts) -> dict[object, str | None]:
-    return {key: "accepted" if accepted else "rejected" for key, accepted in verdicts.items()}
 
 
 def _over_requests(values: Iterable[tuple[StoredAttempt, float | None]]) -> Interval | None:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -18,30 +17,14 @@ from warehouse import ImageStore
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
-from ..core.plotting import (
-    ACCENT,
-    BAD,
-    GOOD,
-    OTHER,
-    PALE,
-    figure_png,
-    label_rows,
-    new_figure,
-    plot_mean,
-    small_png,
-)
-from ..core.statistics import Interval
+from ..core.plotting import OTHER, PALE, figure_png, label_rows, new_figure, plot_mean, small_png
 from ..trajectories.contact_sheet import contact_sheet
 from .agents import AgentFactory
 from .grading import describe_grader, open_grader
 from .items import HeldOutItems, is_test, load_benchmarks, pack_name
 from .measure import ASSET, evaluate_variant
-from .metrics import SUCCESS, Summary, differences_table, means_table
-from .paper import TABLE_5
+from .metrics import SUCCESS, TABLE_5, Summary, differences_table, means_table
 from .variants import VARIANTS, Variant
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -144,8 +127,6 @@ def comparison_metadata(
         if summary.variants:
             metadata[f"{name}/means"] = table_metadata(means_table(summary))
             metadata[f"{name}/differences"] = table_metadata(differences_table(summary))
-            plot = interval_plot(summary, name)
-            metadata[f"{name}/plot"] = image_metadata(plot, f"Means of {name}")
         if benchmark.requests:
             finals = comparison.finals.get(name, {})
             success = {v: _success(summary, v) for v in finals}
@@ -156,7 +137,7 @@ def comparison_metadata(
 
 def _success(summary: Summary, variant: str) -> dict[str, float]:
     """Whether final images are right, by request, under the first training seed."""
-    values = summary.values.get(variant, {}).get(SUCCESS, {})
+    values = summary.of_metric(variant, SUCCESS)
     found: dict[str, float] = {}
     for measured in sorted(values, key=lambda each: each.training_seed or 0):
         found.setdefault(measured.item, values[measured])
@@ -179,31 +160,7 @@ Finals = Mapping[str, Mapping[str, str]]
 # variant -> item -> 1 where that image is right, else 0; items that were not graded are missing
 Success = Mapping[str, Mapping[str, float]]
 
-# Per panel: its title, and its metrics with their colours.
-_PANELS = (
-    ("Final picture right", (("final_success", OTHER),)),
-    (
-        "Verdict right, of good\nand of bad pictures",
-        (("verdict_accuracy_true", GOOD), ("verdict_accuracy_false", BAD)),
-    ),
-    ("Step reward", (("step_reward", ACCENT),)),
-)
 _SUCCESS_CAPTIONS = {None: "not graded", 0.0: "not as asked for", 1.0: "as asked for"}
-
-
-def interval_plot(summary: Summary, title: str) -> bytes:
-    """Means with their intervals, a row per variant and a panel per group of metrics."""
-    names = summary.variants
-    with new_figure(1.9 + 0.34 * len(names), title, columns=len(_PANELS)) as (figure, panels):
-        for axes, (heading, metrics) in zip(panels, _PANELS, strict=True):
-            axes.set_title(heading, fontsize=10)
-            for index, (metric, colour) in enumerate(metrics):
-                shift = 0.14 * (2 * index - len(metrics) + 1)
-                _dots(axes, [summary.mean(name, metric) for name in names], shift, colour)
-            label_rows(axes, names if axes is panels[0] else [""] * len(names))
-        panels[0].set_xlim(-0.03, 1.03)
-        panels[1].set_xlim(-0.03, 1.03)
-        return figure_png(figure)
 
 
 def beside_paper_plot(summary: Summary) -> bytes:
@@ -212,7 +169,9 @@ def beside_paper_plot(summary: Summary) -> bytes:
     figures = new_figure(1.9 + 0.34 * len(names), "What each part contributes", columns=2)
     with figures as (figure, (ours, theirs)):
         ours.set_title("Final pictures right, here", fontsize=10)
-        _dots(ours, [summary.mean(name, SUCCESS) for name in names], 0.0, OTHER)
+        for row, name in enumerate(names):
+            if mean := summary.mean(name, SUCCESS):
+                plot_mean(ours, row, OTHER, mean.mean, mean.low, mean.high)
         ours.set_xlim(-0.03, 1.03)
         theirs.set_title("UEval of pictures, paper's table 5", fontsize=10)
         published = [
@@ -256,9 +215,3 @@ def _request_view(
     return TrajectoryView(
         request.text, steps=steps, category=request.category, subcategory=request.subcategory
     )
-
-
-def _dots(axes: "Axes", means: Sequence[Interval | None], shift: float, colour: str) -> None:
-    for row, mean in enumerate(means):
-        if mean is not None:
-            plot_mean(axes, row + shift, colour, mean.mean, mean.low, mean.high)

@@ -18,7 +18,7 @@ from warehouse import Home
 from ..core.duckdb_session import duckdb_session
 from ..core.foundry import FoundryResource
 from ..core.plotting import ACCENT, BAD, GOOD, OTHER, figure_png, new_figure
-from ..core.statistics import clustered_interval, paired_difference, wilson_interval
+from ..core.statistics import wilson_interval
 from ..evaluation.items import PARTS, benchmark_name, pack_name, promotion_benchmark
 from ..evaluation.promotion import assess_candidates, values_by_system
 from ..evaluation.systems import System, newest_system, system_in_use
@@ -106,18 +106,15 @@ def finished_round(foundry: FoundryResource, plan: RoundPlan) -> RoundRow:
 def round_measures(foundry: FoundryResource, after: System, before: System) -> list[RoundMeasure]:
     """Means of a system, and paired differences to another, on every benchmark."""
     settings, pack = foundry.settings.evaluation, pack_name(foundry.settings)
-    bootstrap = settings.model_dump(include={"seed", "resamples", "confidence"})
     rows, measures = foundry.rows(EVALUATIONS), []
     tried = dict.fromkeys((*NEWEST.values(), NEW_PLANNER, NEW_CRITIC), after)
     variants = tried | {PROMOTED: before}
     for benchmark in (benchmark_name(pack, *part) for part in PARTS):
-        values = values_by_system(rows, benchmark, variants)
+        values = values_by_system(rows, benchmark, variants, settings)
         for metric in METRICS:
-            if not (ours := values[after].get(metric)):
+            if not (mean := values.mean(after, metric)):
                 continue
-            theirs = values[before].get(metric, {})
-            mean = clustered_interval(ours, **bootstrap)
-            gain = paired_difference(ours, theirs, **bootstrap)
+            gain = values.difference(after, before, metric)
             measures.append(
                 RoundMeasure(
                     benchmark=benchmark,

@@ -1,7 +1,5 @@
 """`interleave evaluate`, `report` and `agreement`: benchmarks, their results, and their judges."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +10,7 @@ from rich.table import Table
 from .options import HomeOption, ProfileOption, enable_interrupts
 
 if TYPE_CHECKING:
-    from assets.benchmarks.agreement import SecondJudge, Verdicts
+    from assets.benchmarks.agreement import Verdicts
     from assets.core.foundry import FoundryResource
     from assets.core.statistics import Agreement
     from schemas.benchmarks import BenchmarkResultRow
@@ -66,13 +64,13 @@ def evaluate(
 
     Example: `interleave evaluate sketch-interleaved sketch-edits`
     """
-    from assets.benchmarks.catalogue import names
+    from assets.benchmarks.runs import NAMES
     from assets.core.foundry import FoundryResource
 
     from ..benchmarks import with_runs
 
     if benchmarks == ["list"]:
-        typer.echo("\n".join(names()))
+        typer.echo("\n".join(NAMES))
         return
     enable_interrupts()
     changes = {"source": source, "limit": limit, "seed": seed, "difficulty": difficulty}
@@ -172,7 +170,7 @@ def report(
 
 def _print_agents(profile: str, home: str) -> None:
     from assets.core.foundry import FoundryResource
-    from assets.evaluation.paper import markdown, test_summaries
+    from assets.evaluation.metrics import markdown, test_summaries
     from schemas import FoundryError
     from schemas.training import EVALUATIONS
 
@@ -242,20 +240,18 @@ def agreement(
     if second is not None:
         other = read_verdicts(place, second)
     else:
-        with _second_judge(console, place, profile, judge, source, answers, sample) as asked:
-            other = asked.judge_same(one)
+        other = _judge_again(one, place, profile, judge, source, answers, sample)
     _show_agreement(console, one, other, compare_verdicts(one, other, sample if second else None))
     if out is not None and one.run and other.run:
         write_report(place, [one.run, other.run], out.absolute())
         console.print(f"  pictures that they differ on: {out}", soft_wrap=True)
 
 
-@contextmanager
-def _second_judge(
-    console: Console, home: "Home", profile: str, judge: str | None, *options: Any
-) -> "Iterator[SecondJudge]":
-    """The judge that is named, while a terminal shows its progress."""
-    from assets.benchmarks.agreement import SecondJudge
+def _judge_again(
+    one: "Verdicts", home: "Home", profile: str, judge: str | None, *options: Any
+) -> "Verdicts":
+    """The verdicts of the judge that is named, while a terminal shows its progress."""
+    from assets.benchmarks.agreement import judge_again
     from assets.core.profile import load_profile
     from schemas import FoundryError
 
@@ -266,8 +262,8 @@ def _second_judge(
     chosen = judge_settings(settings, judge)
     if chosen is None:
         raise FoundryError("name a second file or run, or a judge with --judge BACKEND/MODEL")
-    with terminal_progress(console):
-        yield SecondJudge(settings, home, chosen, *options)
+    with terminal_progress(Console()):
+        return judge_again(one, settings, home, chosen, *options)
 
 
 def _show_agreement(

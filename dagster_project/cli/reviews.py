@@ -58,7 +58,7 @@ def replay(
     Example: `interleave replay --critic promoted --sample 200`
     """
     from assets.core.profile import load_profile
-    from assets.evaluation.replay import ReplaySettings, replay_attempts
+    from assets.evaluation.replay import replay_attempts
     from warehouse import Home
     from warehouse.storage import storage_errors
 
@@ -67,9 +67,9 @@ def replay(
     enable_interrupts()
     console = Console()
     names = [name for name in map(str.strip, shards.split(",")) if name]
-    settings = ReplaySettings(critic, scorer, accept_at_least, names, sample)
+    chosen = critic, scorer, accept_at_least, names, sample
     with terminal_progress(console):
-        report = replay_attempts(load_profile(profile), Home(home), settings)
+        report = replay_attempts(load_profile(profile), Home(home), *chosen)
     _print_report(console, report)
     with storage_errors("written", out):
         out.write_bytes(report.plot)

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-import yaml
 
 from assets.benchmarks.opening import CRITERIA
-from assets.core.profile import FOLDER, load_profile
+from tests.helpers.profiles import changed_profile
 
 UNREADABLE = "an item that no judge can grade"
 
@@ -90,10 +89,6 @@ def judge():
 
 @pytest.fixture
 def profile(judge, tmp_path):
-    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
-    content["openai"] = {"endpoints": [{"url": f"{judge.url}/v1"}]}
-    content["prices"] = {"m": {"input": 1.0, "output": 10.0}}
-    path = tmp_path / "profile.yaml"
-    path.write_text(yaml.safe_dump(content))
-    load_profile.cache_clear()
-    return path
+    endpoints = [{"url": f"{judge.url}/v1"}]
+    prices = {"m": {"input": 1.0, "output": 10.0}}
+    return changed_profile(tmp_path, openai={"endpoints": endpoints}, prices=prices)

@@ -95,6 +95,12 @@ def write_opening(folder: Path, records: list[dict[str, Any]]) -> Path:
     return path
 
 
+def verdict_row(item: str, a: str, b: str, winner: str) -> dict[str, Any]:
+    """A row of a file of verdicts, people's or a judge's."""
+    systems = {"model_A": {"id": "1", "name": a}, "model_B": {"id": "2", "name": b}}
+    return {"data_id": item, **systems, "winner": winner}
+
+
 def ueval_row(item_id: str = "1", task: str = "art", **changes: Any) -> dict[str, Any]:
     """A row with two criteria for the text and one for the images."""
     return {

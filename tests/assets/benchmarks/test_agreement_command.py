@@ -5,7 +5,7 @@ import json
 import pytest
 from PIL import Image
 
-from tests.assets.benchmarks.official_files import opening_record, write_opening
+from tests.assets.benchmarks.official_files import opening_record, verdict_row, write_opening
 from tests.helpers.command import interleave
 
 A_SYSTEM, B_SYSTEM = "First", "Second"
@@ -13,12 +13,7 @@ A_SYSTEM, B_SYSTEM = "First", "Second"
 
 def _verdicts(path, winners):
     rows = [
-        {
-            "data_id": f"0301{number:03d}",
-            "model_A": {"name": A_SYSTEM, "id": "1"},
-            "model_B": {"name": B_SYSTEM, "id": "2"},
-            "winner": winner,
-        }
+        verdict_row(f"0301{number:03d}", A_SYSTEM, B_SYSTEM, winner)
         for number, winner in enumerate(winners, 1)
     ]
     path.write_text(json.dumps(rows))

@@ -6,8 +6,8 @@ import pytest
 from huggingface_hub import constants
 
 from assets.benchmarks.benchmark import Item, ItemMetrics
-from assets.benchmarks.catalogue import names, open_benchmark, sample, shards
 from assets.benchmarks.results import bootstrap
+from assets.benchmarks.runs import NAMES, open_benchmark, sample
 from assets.benchmarks.settings import BenchmarkRunSettings, BenchmarksSettings
 from schemas import FoundryError
 from tests.assets.benchmarks.official_files import error_of_one_line, ueval_row, write_ueval
@@ -23,12 +23,11 @@ def test_a_sample_is_even_and_stays_the_same():
     assert chosen == sample(ITEMS, 7) and [i for i in ITEMS if i in chosen] == chosen
     assert set(chosen) < set(sample(ITEMS, 9)), "a larger sample has the smaller one's items"
     assert sample(ITEMS, None) == sample(ITEMS, 99) == ITEMS
-    assert [len(part) for part in shards(ITEMS, 12)] == [12, 12, 6]
 
 
 def test_every_benchmark_opens_or_says_what_it_needs(tmp_path):
     home = Home(str(tmp_path))
-    for name in names():
+    for name in NAMES:
         if name.startswith("sketch-"):
             benchmark = open_benchmark(name, BenchmarkRunSettings(limit=5), home)
             assert benchmark.name == name and len(benchmark.items) == 5

@@ -5,22 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from assets.benchmarks.benchmark import Answer, AnswerStep, ItemMetrics
-from assets.benchmarks.comm import SCORES, CoMM
-from assets.benchmarks.comm_items import Task
+from assets.benchmarks.comm import SCORES, CoMM, Task
 from schemas.errors import FoundryError
 from tests.assets.benchmarks.official_files import (
+    BLUE,
     comm_document,
     error_of_one_line,
     real_files,
     write_comm,
 )
-from warehouse import EncodedImage
 
-PINK = EncodedImage.of(Image.new("RGB", (8, 8), "pink"))
-ANSWER: Answer = (AnswerStep("Water them.", PINK), AnswerStep("Wait."), AnswerStep("", PINK))
+ANSWER: Answer = (AnswerStep("Water them.", BLUE), AnswerStep("Wait."), AnswerStep("", BLUE))
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +82,6 @@ def test_wrong_documents_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(FoundryError, match="has 0 files of CoMM's documents"):
         CoMM(tmp_path, 4)
     cases: list[tuple[Any, str]] = [
-        ([], "has no items of comm-task4"),
-        ([comm_document(), comm_document()], "item 17_task4 is there twice"),
         ([comm_document(step_info=[])], "item 1: step_info"),
         ([comm_document("a/b")], "item 1: data_id"),
         ([comm_document(step_info=[[{"type": "video"}]])], "item 1: step_info.0.0.type"),
@@ -111,14 +106,14 @@ def test_three_rounds_of_calls_for_a_continuation(folder: Path) -> None:
     assert shown.text.endswith("Answer:\n(3) Water them.\n[image 3]\n(4) Wait.\n(5) \n[image 4]")
     assert '{"3": "...", "4": "..."}' in hidden.text
     values: dict[str, Any] = {
-        shown.name: benchmark.parse(shown.name, json.dumps(dict.fromkeys(SCORES[3], 9))),
-        hidden.name: benchmark.parse(hidden.name, 'So: {"4": "Green leaves.", "3": "A can."}'),
+        shown.name: shown.read(json.dumps(dict.fromkeys(SCORES[3], 9))),
+        hidden.name: hidden.read('So: {"4": "Green leaves.", "3": "A can."}'),
     }
     assert set(benchmark.metrics(item, values).values()) == {None}
     *_, fidelity = benchmark.calls(item, ANSWER, values)
-    assert fidelity.images == (PINK, PINK)
+    assert fidelity.images == (BLUE, BLUE)
     assert "Description 1: A can.\n[image 1]\nDescription 2: Green leaves." in fidelity.text
-    values[fidelity.name] = benchmark.parse(fidelity.name, '{"images": [6, 5], "overall": 5.5}')
+    values[fidelity.name] = fidelity.read('{"images": [6, 5], "overall": 5.5}')
     assert benchmark.metrics(item, values) == {**dict.fromkeys(SCORES[3], 9), "irs": 5.5}
 
 
@@ -140,7 +135,7 @@ def test_texts_of_given_images(folder: Path) -> None:
     benchmark = CoMM(folder, 1)
     (call,) = benchmark.calls(benchmark.items[0], (AnswerStep("One."), AnswerStep("Two.")), {})
     assert call.text.endswith("(1) One.\n[image 1]\n(2) Two.\n[image 2]")
-    value = benchmark.parse(call.name, '{"completeness": "NA", "text_fidelity": 8}')
+    value = call.read('{"completeness": "NA", "text_fidelity": 8}')
     metrics = benchmark.metrics(benchmark.items[0], {call.name: value})
     assert metrics == {"completeness": 0, "text_fidelity": 8}
     assert benchmark.headline == "text_fidelity"
@@ -148,14 +143,14 @@ def test_texts_of_given_images(folder: Path) -> None:
 
 def test_images_of_given_texts(folder: Path) -> None:
     benchmark = CoMM(folder, 2)
-    call = benchmark.calls(benchmark.items[0], (AnswerStep("?", PINK),) * 6, {})[0]
+    call = benchmark.calls(benchmark.items[0], (AnswerStep("?", BLUE),) * 6, {})[0]
     assert "(1) Plant row 1.\n[image 1]" in call.text
     assert (len(call.images), "?" in call.text.split("Answer:")[1]) == (4, False)
     assert "completeness" not in call.text
 
 
 def test_a_judge_is_shown_ten_images(folder: Path) -> None:
-    steps = tuple(AnswerStep(f"Step {n}.", PINK) for n in range(12))
+    steps = tuple(AnswerStep(f"Step {n}.", BLUE) for n in range(12))
     for task, last in ((3, 7), (4, 9)):
         benchmark = CoMM(folder, task)  # type: ignore[arg-type]
         call = benchmark.calls(benchmark.items[0], steps, {})[0]
@@ -165,6 +160,8 @@ def test_a_judge_is_shown_ten_images(folder: Path) -> None:
 
 def test_answers_that_would_have_to_be_guessed(folder: Path) -> None:
     benchmark, scores = CoMM(folder, 3), dict.fromkeys(SCORES[3], 9)
+    calls = benchmark.calls(benchmark.items[0], ANSWER, {"descriptions": ["A can."]})
+    reads = {call.name: call.read for call in calls}
     for call, answer in (
         ("document", json.dumps(dict.fromkeys(SCORES[2], 9))),  # without completeness
         ("document", json.dumps({**scores, "style": 11})),
@@ -176,7 +173,7 @@ def test_answers_that_would_have_to_be_guessed(folder: Path) -> None:
         ("fidelity", '{"images": [5]}'),
         ("fidelity", "5"),
     ):
-        assert benchmark.parse(call, answer) is None, answer
+        assert reads[call](answer) is None, answer
 
 
 def test_means_of_all_items_and_of_groups(folder: Path) -> None:
@@ -226,14 +223,14 @@ def test_answers_of_others(tmp_path: Path, folder: Path) -> None:
     theirs = tmp_path / "theirs" / "17_task4"
     theirs.mkdir(parents=True)
     for name in "ab":
-        (theirs / f"{name}.png").write_bytes(PINK.data)
+        (theirs / f"{name}.png").write_bytes(BLUE.data)
     output = "Sure! (1) Use (5) cups. <IMAGE> <IMAGE> (2) Mix. <IMAGE> (3)"
     content = {"model_output": output, "prediction_image_list": ["a.png", "b.png"]}
     (theirs / "results.json").write_text(json.dumps(content))
     ((_, answer),) = CoMM(folder, 4).read_answers(tmp_path / "theirs")
     assert answer == (
-        AnswerStep("Use (5) cups.", PINK),
-        AnswerStep("", PINK),
+        AnswerStep("Use (5) cups.", BLUE),
+        AnswerStep("", BLUE),
         AnswerStep("Mix."),
         AnswerStep(""),
     )
@@ -241,14 +238,9 @@ def test_answers_of_others(tmp_path: Path, folder: Path) -> None:
 
 def test_wrong_answers_are_one_line(tmp_path: Path, folder: Path) -> None:
     benchmark = CoMM(folder, 4)
-    with pytest.raises(FoundryError, match="is not a folder; give a system's answers"):
-        list(benchmark.read_answers(tmp_path / "none"))
     path = benchmark.write_answers(tmp_path, "ours", [("17_task4", ANSWER)])
     other = (path / "17_task4").rename(path / "99_task4")
     with pytest.raises(FoundryError, match="answer 99_task4 is to no item of comm-task4"):
-        list(benchmark.read_answers(path))
-    (other / "predict_1.png").unlink()
-    with pytest.raises(FoundryError, match=r"predict_1\.png: picture of item 99_task4 cannot"):
         list(benchmark.read_answers(path))
     (other / "results.json").write_text("{}")
     with pytest.raises(FoundryError, match=r"results\.json: answer model_output"):

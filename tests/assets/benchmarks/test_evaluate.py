@@ -6,13 +6,11 @@ from collections import Counter
 from contextlib import suppress
 
 import pytest
-import yaml
 from PIL import Image
 
 from assets.benchmarks.opening import CRITERIA
 from assets.benchmarks.results import run_names
 from assets.benchmarks.settings import BenchmarkJudgeSettings
-from assets.core.profile import FOLDER
 from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, BENCHMARK_SCORES, JUDGEMENTS
 from schemas.generations import GENERATIONS
 from schemas.trajectories import MODEL_CALLS
@@ -25,6 +23,7 @@ from tests.assets.benchmarks.official_files import (
 )
 from tests.helpers.automation import wait_until
 from tests.helpers.command import INTERLEAVE, interleave
+from tests.helpers.profiles import changed_profile
 from warehouse import Home
 
 REQUEST = "Show how to build a snowman, step by step."
@@ -149,10 +148,9 @@ def test_an_estimate_makes_no_call_and_needs_no_key(capsys, judge, profile, monk
 
 
 def test_sketch_benchmarks_of_a_profile_are_assets_and_need_no_judge_and_no_files(capsys, tmp_path):
-    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
-    content["benchmarks"] = {"run": {"sketch-edits": {"limit": 3}}, "shard_size": 2}
-    path, home = tmp_path / "own.yaml", Home(str(tmp_path / "home"))
-    path.write_text(yaml.safe_dump(content))
+    benchmarks = {"run": {"sketch-edits": {"limit": 3}}, "shard_size": 2}
+    path = changed_profile(tmp_path, benchmarks=benchmarks)
+    home = Home(str(tmp_path / "home"))
     names = "benchmark_answers,benchmark_judgements,benchmark_results"
     options = ("--profile", path, "--home", home.root)
     done = interleave(capsys, "run", *options, "--select", names, "--jobs", 1)

@@ -9,9 +9,9 @@ from PIL import Image
 
 from assets.benchmarks.answering import Shard, import_answers
 from assets.benchmarks.benchmark import AnswerStep
-from assets.benchmarks.catalogue import open_benchmark
 from assets.benchmarks.judging import ModelJudge
 from assets.benchmarks.results import evaluate_run
+from assets.benchmarks.runs import open_benchmark
 from assets.benchmarks.settings import BenchmarkRunSettings, BenchmarksSettings
 from inference.calls.progress import NullProgress
 from inference.questions import TextAnswer
@@ -69,14 +69,14 @@ def test_imported_answers_get_official_numbers(name, tmp_path):
     answer = (AnswerStep("Fold it.", PICTURE), AnswerStep("Done.", PICTURE))
     answers = [(first, answer), *((item, answer) for item in others[1:])]
     folder = benchmark.write_answers(tmp_path / "answers", "other", answers)
-    rows = import_answers(home, Shard(benchmark, "other", "s", benchmark.items), folder).rows
+    rows = import_answers(home, Shard(benchmark, "other", benchmark.items, "s"), folder).rows
     assert {row.status for row in rows} == ({"imported", "missing"} if others else {"imported"})
     assert any(rows[0].images)
     judge = ModelJudge(home, SameJudge(says), Limits(), 2, NullProgress())
-    judged = asyncio.run(judge.judge(benchmark, rows, "s"))
-    assert {row.item_id for row in judged.rows} == {row.item_id for row in rows}
+    judgements, _ = asyncio.run(judge.judge(benchmark, rows, "s"))
+    assert {row.item_id for row in judgements} == {row.item_id for row in rows}
     settings = BenchmarksSettings(resamples=100)
-    found = evaluate_run("n", benchmark, "other", "test/same", rows, judged.rows, settings)
+    found = evaluate_run("n", benchmark, "other", "test/same", rows, judgements, settings)
     results = {row.metric: row for row in found.results}
     assert results[benchmark.headline].headline and results[metric].items == len(rows)
     assert results[metric].value == (value if value is None else pytest.approx(value))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from assets.benchmarks.agreement import read_comparisons
 from assets.benchmarks.benchmark import AnswerStep, ItemMetrics
@@ -15,14 +14,14 @@ from assets.benchmarks.opening import CRITERIA, TASKS_PER_TOPIC, Opening, parse_
 from assets.core.statistics import agreement
 from schemas.errors import FoundryError
 from tests.assets.benchmarks.official_files import (
+    BLUE,
     error_of_one_line,
     opening_record,
     real_files,
+    verdict_row,
     write_opening,
 )
-from warehouse import EncodedImage
 
-BLUE = EncodedImage.of(Image.new("RGB", (8, 8), "blue"))
 ANSWER = (AnswerStep("It found berries.", BLUE), AnswerStep("It slept."), AnswerStep("", BLUE))
 SCORES = dict.fromkeys(CRITERIA, 7)
 
@@ -113,13 +112,14 @@ def test_two_answers_in_one_call(folder: Path) -> None:
 
 def test_scores_are_read_and_never_guessed(folder: Path) -> None:
     benchmark = Opening(folder)
+    (call,) = benchmark.calls(benchmark.items[0], ANSWER, {})
     reasoned = json.dumps({name: {"reason": "fine {so}", "score": 7} for name in CRITERIA})
     for answer in (
         json.dumps(SCORES),
         "```json\n" + json.dumps(SCORES, indent=2) + "\n```",
         f"A set {{a, b}}. {reasoned}",
     ):
-        assert benchmark.parse("score", answer) == SCORES
+        assert call.read(answer) == SCORES
     for answer in (
         "All criteria: 7",
         json.dumps({**SCORES, "Correctness": 11}),
@@ -130,7 +130,7 @@ def test_scores_are_read_and_never_guessed(folder: Path) -> None:
         json.dumps(SCORES)[:-1],
         json.dumps(SCORES) + json.dumps({**SCORES, "Completeness": 2}),
     ):
-        assert benchmark.parse("score", answer) is None, answer
+        assert call.read(answer) is None, answer
 
 
 def test_verdicts() -> None:
@@ -204,15 +204,11 @@ def test_means_leave_unscored_answers_out(folder: Path) -> None:
 
 
 def test_verdict_files(tmp_path: Path) -> None:
-    def row(item: str, a: str, b: str, winner: str) -> dict[str, object]:
-        systems = {"model_A": {"id": "1", "name": a}, "model_B": {"id": "2", "name": b}}
-        return {"data_id": item, **systems, "winner": winner}
-
-    path = tmp_path / "verdicts.json"
-    rows = [row("1", "x", "y", "A"), row("1", "x", "y", "B"), row("1", "x", "z", "Tie(A)")]
+    path, a, b = tmp_path / "verdicts.json", ("1", "x", "y"), ("1", "x", "z")
+    rows = [verdict_row(*a, "A"), verdict_row(*a, "B"), verdict_row(*b, "Tie(A)")]
     path.write_text(json.dumps(rows))
-    assert read_comparisons(path) == {("1", "x", "y"): "B", ("1", "x", "z"): "A"}
-    path.write_text(json.dumps([row("1", "x", "y", "C")]))
+    assert read_comparisons(path) == {a: "B", b: "A"}
+    path.write_text(json.dumps([verdict_row(*a, "C")]))
     with pytest.raises(FoundryError, match=r"verdicts.json: item 1: winner: .*; copy the official"):
         read_comparisons(path)
     with pytest.raises(FoundryError, match=r"none.json: cannot be read"):

@@ -68,7 +68,7 @@ def test_only_a_right_answer_succeeds(shape: str, difficulty: int, tmp_path: Pat
     benchmark = SketchBenchmark.open(shape, tmp_path, difficulty=difficulty, items=len(SKILLS))
     assert [item.group for item in benchmark.items] == list(SKILLS)
     for item in benchmark.items:
-        task = benchmark.tasks[item.item_id]
+        task = item.official
         right = benchmark.metrics(item, benchmark.judge(item, _answer(task.expected)))
         assert right == {"success": 1.0, "met": 1.0}, item
         spoilt = _spoil(item.group, task.expected, _decisive(item.group, task.requirements))
@@ -81,7 +81,7 @@ def test_only_a_right_answer_succeeds(shape: str, difficulty: int, tmp_path: Pat
 def test_quality_of_single_steps(tmp_path: Path) -> None:
     benchmark = SketchBenchmark.open("interleaved", tmp_path, items=10)
     for item in benchmark.items:
-        expected = benchmark.tasks[item.item_id].expected
+        expected = item.official.expected
         right = benchmark.quality_by_step(item, benchmark.judge(item, _answer(expected)))
         assert right and set(right.values()) == {1.0} and max(right) <= len(expected)
         empty = [Scene(expected[0].background, {})] * len(expected)
@@ -95,14 +95,14 @@ def test_quality_of_single_steps(tmp_path: Path) -> None:
 def test_things_of_an_earlier_picture_may_not_be_forgotten(tmp_path: Path) -> None:
     benchmark = SketchBenchmark.open("interleaved", tmp_path, items=len(SKILLS))
     item = _item(benchmark, "memory")
-    first, *others = benchmark.tasks[item.item_id].expected
+    first, *others = item.official.expected
     forgetful = Scene(others[0].background, dict(list(others[0].cells.items())[1:]))
     assert _success(benchmark, item, _answer([first, forgetful, *others[1:]])) == 0.0
 
 
 def test_another_background_does_not_succeed(tmp_path: Path) -> None:
     benchmark = SketchBenchmark.open("inferred", tmp_path, items=1)
-    (scene,) = benchmark.tasks[benchmark.items[0].item_id].expected
+    (scene,) = benchmark.items[0].official.expected
     elsewhere = _answer([Scene("night sky", scene.cells)])
     assert _success(benchmark, benchmark.items[0], elsewhere) == 0.0
 
@@ -113,10 +113,10 @@ def test_items_follow_from_the_seed(tmp_path: Path) -> None:
             SketchBenchmark.open(shape, tmp_path / shape / str(n), seed, items=5)
             for n, seed in enumerate((0, 0, 1))
         )
-        assert first.tasks == again.tasks
-        pairs = zip(first.tasks.values(), other.tasks.values(), strict=True)
-        assert all(one.expected != another.expected for one, another in pairs)
+        pairs = zip(first.items, other.items, strict=True)
+        assert all(a.official.expected != b.official.expected for a, b in pairs)
         for one, same in zip(first.items, again.items, strict=True):
+            assert one.official == same.official
             files = zip(one.image_files, same.image_files, strict=True)
             assert all(a.read_bytes() == b.read_bytes() for a, b in files)
             assert len(one.image_files) == one.text.count("<image>")
@@ -147,8 +147,7 @@ def test_requests_are_about_things_and_no_story() -> None:
 
 def test_given_pictures_are_those_of_the_task(tmp_path: Path) -> None:
     """Also where an earlier release wrote other pictures for an item of the same id."""
-    one, two = list(SketchBenchmark.open("edits", tmp_path, items=2).tasks.values())
-    for task in (one, two):
+    for task in [item.official for item in SketchBenchmark.open("edits", tmp_path, items=2).items]:
         (item,) = SketchBenchmark("edits", tmp_path, {"same id": task}).items
         shown = [perceive(EncodedImage(file.read_bytes()).image).scene for file in item.image_files]
         assert tuple(shown) == task.given
@@ -156,8 +155,9 @@ def test_given_pictures_are_those_of_the_task(tmp_path: Path) -> None:
 
 def test_answers_round_trip(tmp_path: Path) -> None:
     benchmark = SketchBenchmark.open("edits", tmp_path / "given", items=2)
-    one, two = (item.item_id for item in benchmark.items)
-    answers = {one: (*_answer(benchmark.tasks[one].expected), AnswerStep("and a text")), two: ()}
+    one, two = benchmark.by_id
+    expected = benchmark.items[0].official.expected
+    answers = {one: (*_answer(expected), AnswerStep("and a text")), two: ()}
     path = benchmark.write_answers(tmp_path, "mine", answers.items())
     assert dict(benchmark.read_answers(path)) == answers
     (path / f"{one}-1.png").unlink()
@@ -171,10 +171,8 @@ def test_success_by_skill() -> None:
     numbers = benchmark.aggregate(items)
     assert (numbers["success"], numbers["met"], numbers["count/success"]) == (0.5, 1.0, 0.5)
     assert numbers["colour/success"] is None
-    assert benchmark.metrics(Item("0", "count", ""), {}) == {"success": None, "met": None}
 
 
-def test_errors_name_what_there_is(tmp_path: Path) -> None:
-    for wrong in ({"shape": "songs"}, {"difficulty": 5}, {"items": 0}):
-        with pytest.raises(FoundryError):
-            SketchBenchmark.open(**{"shape": "edits", "folder": tmp_path} | wrong)  # type: ignore[arg-type]
+def test_a_difficulty_that_there_is_not_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FoundryError, match="difficulty 5: choose 1 to 4"):
+        SketchBenchmark.open("edits", tmp_path, difficulty=5)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.benchmarks.benchmark import Answer, AnswerStep, ItemMetrics
-from assets.benchmarks.ueval import TASKS, UEval
+from assets.benchmarks.ueval import TASKS, UEval, read_verdict
 from schemas.errors import FoundryError
 from tests.assets.benchmarks.official_files import (
     BLUE,
@@ -43,22 +43,10 @@ def test_rows_of_every_kind_of_file_are_the_same(tmp_path: Path) -> None:
     assert [len(calls) for _, calls in lines] == [3, 2]
 
 
-def test_rows_of_the_older_data_set(tmp_path: Path) -> None:
-    older = ueval_row(7, task_type=" Tech ", question_type="open")  # type: ignore[arg-type]
-    del older["task"]
-    older["text_rubrics"] = [{"criterion": "Names the paper.", "tags": ["fact"]}]
-    older["image_rubrics"] = [{"criterion": "Shows it.", "tags": [], "type": "image"}]
-    ((item, (text, image)),) = calls_of(UEval(write_ueval(tmp_path, [older])))
-    assert (item.item_id, item.group) == ("7", "tech")
-    assert text.text.endswith("Names the paper.") and image.text.endswith("Shows it.")
-
-
 def test_wrong_files_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(FoundryError, match=r"has no \.parquet, \.jsonl or \.json file"):
         UEval(tmp_path)
     cases: list[tuple[list[Any], str]] = [
-        ([], "has no items of ueval"),
-        ([ueval_row(), ueval_row()], "item 1 is there twice"),
         ([ueval_row(), ueval_row("2", "dance")], "item 2: task"),
         ([ueval_row(prompt="")], "item 1: prompt"),
         ([ueval_row(text_rubrics=[{"tags": []}])], "item 1: text_rubrics.0"),
@@ -88,7 +76,7 @@ def test_only_open_tasks_show_the_text_with_the_images(benchmark: UEval) -> None
     assert "Images: (none)" in empty.text
 
 
-def test_verdicts(benchmark: UEval) -> None:
+def test_verdicts() -> None:
     for answer, verdict in (
         ('{"criteria_met": true}', True),
         ('```json\n{"criteria_met": "No", "explanation": "{x}"}\n```', False),
@@ -100,7 +88,7 @@ def test_verdicts(benchmark: UEval) -> None:
         ('{"criteria_met": tru', None),
         ("yes", None),
     ):
-        found = benchmark.parse("text-1", answer)
+        found = read_verdict(answer)
         assert (type(found), found) == (type(verdict), verdict), answer
 
 

@@ -37,13 +37,9 @@ def test_items_are_grouped_by_id_as_the_calculators_do(folder: Path) -> None:
 def test_missing_and_damaged_files_are_one_line(folder: Path) -> None:
     file = folder / "WISE_legacy/data/natural_science.json"
     rows = json.loads(file.read_text())
-    for prompt_id, problem in (
-        (1001, rf"^{file}: item 1: prompt_id: .*; copy"),
-        (1, "item 1 is there twice; remove one"),
-    ):
-        file.write_text(json.dumps([{**rows[0], "prompt_id": prompt_id}]))
-        with pytest.raises(FoundryError, match=problem):
-            Wise(folder, "legacy")
+    file.write_text(json.dumps([{**rows[0], "prompt_id": 1001}]))
+    with pytest.raises(FoundryError, match=rf"^{file}: item 1: prompt_id: .*; copy"):
+        Wise(folder, "legacy")
     file.unlink()
     with pytest.raises(FoundryError, match=rf"^{file}: cannot be read"):
         Wise(folder, "legacy")
@@ -66,7 +62,8 @@ def test_an_answer_without_a_picture_is_scored_lowest(folder: Path) -> None:
 
 
 def test_judges_answers_are_read_and_never_guessed(folder: Path) -> None:
-    legacy, verified = Wise(folder, "legacy"), Wise(folder, "verified")
+    benchmarks = Wise(folder, "legacy"), Wise(folder, "verified")
+    legacy, verified = (each.calls(each.items[0], ANSWER, {})[0] for each in benchmarks)
     for text, scores in (
         (LEGACY, (2, 1, 0)),
         ("Fine.\n- **Consistency:** 2\n- **Realism**: 1.\n**aesthetic quality: 0**", (2, 1, 0)),
@@ -79,7 +76,7 @@ def test_judges_answers_are_read_and_never_guessed(folder: Path) -> None:
     ):
         names = ("consistency", "realism", "aesthetic_quality")
         expected = scores and dict(zip(names, scores, strict=True))
-        assert legacy.parse("score", text) == expected, text
+        assert legacy.read(text) == expected, text
     for text, score in (
         ("Right.\n**Score: 1**", 1),
         ("Score: 0", 0),
@@ -87,12 +84,13 @@ def test_judges_answers_are_read_and_never_guessed(folder: Path) -> None:
         ("Score: 1\nScore: 0", None),
         ("It is right", None),
     ):
-        assert verified.parse("score", text) == (None if score is None else {"score": score}), text
+        assert verified.read(text) == (None if score is None else {"score": score}), text
 
 
 def test_metrics_of_an_item(folder: Path) -> None:
     wise = Wise(folder, "legacy")
-    metrics = wise.metrics(wise.items[0], {"score": wise.parse("score", LEGACY)})
+    (call,) = wise.calls(wise.items[0], ANSWER, {})
+    metrics = wise.metrics(wise.items[0], {"score": call.read(LEGACY)})
     assert metrics == {
         "wiscore": (0.7 * 2 + 0.2) / 2,
         "consistency": 2,
@@ -129,8 +127,6 @@ def test_pictures_are_written_and_read_by_id(folder: Path, tmp_path: Path) -> No
     assert list(wise.read_answers(answers)) == [(n, (AnswerStep("", BLUE),)) for n in "12"]
     wise.write_answers(tmp_path, "ours", [("2", ())])
     assert [item_id for item_id, _ in wise.read_answers(answers)] == ["1"]
-    with pytest.raises(FoundryError, match="usable as a folder's name"):
-        wise.write_answers(tmp_path, "../ours", [])
 
 
 def test_pictures_that_cannot_be_read_are_named(folder: Path, tmp_path: Path) -> None:

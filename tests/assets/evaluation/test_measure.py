@@ -140,23 +140,6 @@ def test_a_third_of_the_prompts_is_test_and_each_stays_where_it_is():
     assert part_of("heldout_category", "sketchbook-1") == "test"
 
 
-def test_the_numbers_of_items_are_those_of_both_parts(sample_home):
-    limits = EvaluationSettings(heldout={"stories": 3, "verdicts": 3})
-    dev, test, _ = load_benchmarks(sample_home, "sketchbook", limits, 9.0)
-    assert (len(dev.requests), len(test.requests)) == (2, 1)
-    assert len(dev.attempts) <= 4 and len(test.attempts) <= 2
-
-
-def test_a_smaller_sample_of_items_is_part_of_a_larger_one(sample_home):
-    few = EvaluationSettings(heldout={"stories": 2, "verdicts": 1})
-    every = EvaluationSettings()
-    sample, dev = (load_benchmarks(sample_home, "sketchbook", s, 9.0)[0] for s in (few, every))
-    assert sample.requests == dev.requests[:2]
-    truths = [item.truth for item in sample.attempts]
-    assert sorted(truths) == sorted({item.truth for item in dev.attempts})
-    assert set(sample.attempts) <= set(dev.attempts)
-
-
 def test_better_variants_have_better_values(evaluated):
     generator_only, planned, full = evaluated.values()
     successes = [mean(result, "final_success") for result in evaluated.values()]

@@ -3,7 +3,8 @@
 import pytest
 
 from assets.core.statistics import Observation
-from assets.evaluation.promotion import METRICS, Rules, assess, choose, decide, values_by_system
+from assets.evaluation.metrics import Summary
+from assets.evaluation.promotion import METRICS, assess, choose, decide, values_by_system
 from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.systems import System
 from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER
@@ -33,20 +34,15 @@ def values(share=1.0, **shares):
 
 
 def rules(minimum=None, **margins):
-    training = TrainingSettings(
+    return TrainingSettings(
         promote_at_least=minimum or {}, promotion_margin=PromotionMargins(**margins)
     )
-    return Rules(training, EvaluationSettings())
 
 
 def assessed(ours, *references, rejected=(), variant="full_rl", system=NEW, rule=None):
     named = {OLD if n == 0 else agents(f"p-{n}", f"c-{n}"): v for n, v in enumerate(references)}
-    return assess(variant, system, ours, named, rejected, rule or rules())
-
-
-def test_the_first_system_is_accepted():
-    found = assessed(values(0.1))
-    assert (found.outcome, found.why) == ("accepted", "the first of its name")
+    found = Summary({system: ours, **named}, EvaluationSettings())
+    return assess(variant, system, found, list(named), rejected, rule or rules())
 
 
 @pytest.mark.parametrize("references", [(), (values(0.1),)])
@@ -220,13 +216,15 @@ def test_only_rows_of_the_systems_own_versions_count():
         )
 
     def found(*rows):
-        return values_by_system(rows, BENCHMARK, {"full_rl": NEW})[NEW]
+        settings = EvaluationSettings()
+        return values_by_system(rows, BENCHMARK, {"full_rl": NEW}, settings).values.get(NEW)
 
     assert found(row()) == {"step_reward": {Observation("request", "item"): 1.0}}
     assert found(row(critic="c1-afb2ea1d")) == found(row()), "at a server"
     several = [row(), row(variant=NEW_CRITIC).model_copy(update={"item_id": "other"})]
     named = {"full_rl": NEW, NEW_CRITIC: NEW}
-    both = values_by_system(several, BENCHMARK, named)[NEW]["step_reward"]
+    both = values_by_system(several, BENCHMARK, named, EvaluationSettings())
+    both = both.of_metric(NEW, "step_reward")
     assert {each.item for each in both} == {"item", "other"}, "a system under two names"
     test_items = row(benchmark="sketchbook-heldout-test")
     others = row("p0"), row("p11"), row(critic="c0-afb2ea1d")

@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from assets.core.profile import load_profile
 from assets.evaluation.items import StoredAttempt
 from assets.evaluation.replay import (
-    ReplaySettings,
     compare_with_record,
     measure_policy,
     recorded_chains,
@@ -98,8 +97,7 @@ def test_attempts_without_scores_have_no_accuracy_and_no_final_score():
 
 
 def test_the_profiles_critic_repeats_its_verdicts_and_draws_nothing(sample_home: Home, tmp_path):
-    settings = ReplaySettings("profile", scorer=True)
-    report = replay_attempts(load_profile("sketch"), sample_home, settings)
+    report = replay_attempts(load_profile("sketch"), sample_home, "profile", scorer=True)
     attempts = sample_home.lake.rows(ATTEMPTS)
     (critic, changes), (scorer, _) = report.changes.items()
     assert changes.agreement.share and changes.agreement.share.mean == 1
@@ -134,4 +132,4 @@ def test_a_sample_of_trajectories_and_shards(sample_home: Home):
 def test_mistakes_are_one_line(tmp_path):
     load_profile.cache_clear()
     with pytest.raises(FoundryError, match="no recorded attempts"):
-        replay_attempts(load_profile("sketch"), Home(tmp_path), ReplaySettings())
+        replay_attempts(load_profile("sketch"), Home(tmp_path))

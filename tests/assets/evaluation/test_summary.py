@@ -1,4 +1,4 @@
-"""Bootstrap intervals, tables, the paper's order, and plots."""
+"""Bootstrap intervals, tables, the paper's order, plots, and `interleave report --agents`."""
 
 import io
 
@@ -7,22 +7,25 @@ import pytest
 from PIL import Image
 
 from assets.core.statistics import Observation, clustered_interval, mean_interval, paired_difference
-from assets.evaluation.metrics import Summary, differences_table, means_table
-from assets.evaluation.paper import (
+from assets.evaluation.metrics import (
     RELATIONS,
     TABLE_5,
+    Summary,
+    differences_table,
     markdown,
+    means_table,
     relations,
     relations_table,
-    side_by_side,
+    table_5,
 )
-from assets.evaluation.paper import test_summaries as summaries_of_test_items
-from assets.evaluation.runner import beside_paper_plot, final_images_sheet, interval_plot
+from assets.evaluation.metrics import test_summaries as summaries_of_test_items
+from assets.evaluation.runner import beside_paper_plot, final_images_sheet
 from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.variants import VARIANTS
 from schemas.prompts import PROMPTS, PromptRow
-from schemas.training import EvaluationRow
+from schemas.training import EVALUATIONS, EvaluationRow
 from schemas.trajectories import ATTEMPTS
+from tests.helpers.command import interleave
 
 BENCHMARK = "sketchbook-heldout"
 
@@ -200,15 +203,17 @@ def test_relations_are_judged_by_intervals_and_a_missing_one_never_passes():
 def test_without_final_success_nothing_is_claimed():
     ungraded = summary("generator_calls", planner_sft=90, full_sft=60)
     assert {each.outcome for each in relations(ungraded)} == {"not measured"}
-    assert {row["final pictures right, here"] for row in side_by_side(ungraded)} == {"–"}
-    assert interval_plot(ungraded, "Held out") and beside_paper_plot(ungraded)
+    table = table_5(ungraded, ["final_success"])
+    assert {row["final_success, here"] for row in table} == {"–"}
+    assert beside_paper_plot(ungraded)
 
 
 def test_the_papers_numbers_are_shown_with_ours():
-    own, paper = side_by_side(summary(full_rl=88, sft_on_rl_labels=80))
-    assert own["row of the paper"] == "–" and own["final pictures right, here"].startswith("0.800")
-    assert paper["final pictures right, here"].startswith("0.880 [")
-    assert (paper["UEval, pictures"], paper["UEval, average"]) == (74.0, 66.3)
+    table = table_5(summary(full_rl=88, sft_on_rl_labels=80), ["final_success"])
+    own, paper = (row for row in table if row["final_success, here"] != "–")
+    assert own["row of the paper"] == "–" and own["final_success, here"].startswith("80.0 [")
+    assert paper["final_success, here"].startswith("88.0 [")
+    assert (paper["image, paper"], paper["average, paper"]) == (74.0, 66.3)
 
 
 def test_the_report_has_test_items_of_the_ablation_where_there_are_some():
@@ -241,9 +246,9 @@ def pixels_of(png: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), dtype=int)
 
 
-@pytest.mark.parametrize("plot", [lambda s: interval_plot(s, "Held out"), beside_paper_plot])
-def test_plots_show_that_variants_differ(plot):
-    low, high = (pixels_of(plot(summary(planner_sft=40, full_sft=value))) for value in (50, 95))
+def test_the_plot_shows_that_variants_differ():
+    summaries = (summary(planner_sft=40, full_sft=value) for value in (50, 95))
+    low, high = (pixels_of(beside_paper_plot(each)) for each in summaries)
     assert low.shape == high.shape
     assert (np.abs(low - high).max(axis=-1) > 60).sum() > 100
 
@@ -262,3 +267,19 @@ def test_the_sheet_of_final_images_has_a_row_per_request(sample_home):
     right, ungraded = {"full_rl": dict.fromkeys(last, 1.0)}, {"full_rl": {}}
     assert len(sheet(right, 4)) > 1.7 * len(sheet(right, 2))
     assert (sheet(right) != sheet(ungraded)).any()  # the captions
+
+
+def test_the_command_prints_the_agents_and_relations_of_a_home(home, capsys):
+    def report():
+        return interleave(capsys, "report", "--agents", INTERLEAVE_HOME=home.root)
+
+    nothing = report()
+    assert nothing.returncode == 1 and "no values of test items: materialize" in nothing.stderr
+    test = {"benchmark": "sketchbook-heldout-test"}
+    for variant, count in (("planner_sft", 40), ("full_sft", 70)):
+        values = [row.model_copy(update=test) for row in rows(variant, count)]
+        home.lake.write(EVALUATIONS, values, variant)
+    printed = report().stdout
+    assert "100 test requests" in printed and "| + critic, supervised |" in printed
+    assert "| planner_sft < full_sft | +8.6 | +0.300 [+0." in printed
+    assert printed.count("| not measured |") == 11

@@ -1,24 +1,66 @@
-"""The asset `rubrics`, and an evaluation that a judge grades by them, over real HTTP."""
+"""Graders: exact for the sketch world, or a judge over HTTP, by what the asset `rubrics` wrote."""
+
+import asyncio
 
 import dagster as dg
 import pytest
-import yaml
 
 from assets.core.foundry import FoundryResource
-from assets.core.profile import FOLDER, load_profile
-from assets.evaluation.grading import describe_grader, rubric_rows, rubrics_from_rows
+from assets.core.profile import load_profile
+from assets.evaluation.grading import describe_grader, open_grader, rubric_rows, rubrics_from_rows
 from assets.evaluation.items import heldout_requests
 from assets.evaluation.runner import compare
 from assets.evaluation.variants import VARIANTS
 from dagster_project.definitions import ASSETS, CHECKS
+from inference.backends.sketch.backend import SketchPlanner
 from inference.calls.ask import Reply
 from inference.calls.progress import NullProgress
 from inference.questions import Rubric
+from inference.roles import OutcomeGrade, Plan, PlanGrade, PlanRequest, RequestOutcome
+from inference.sketch_world.grader import SketchGrader
 from schemas.training import RUBRICS
 from schemas.trajectories import MODEL_CALLS
+from tests.assets.prompts.tiny_pack import tiny_pack
+from tests.helpers.profiles import changed_profile
 from tests.inference.backends.providers.faulty_provider import KEY, provider
 
 WRITTEN = {"image_count": None, "picture_criteria": ["a red house", "a sun"], "text_criteria": []}
+
+
+def test_the_sketch_world_is_graded_exactly(home):
+    foundry = FoundryResource(profile="sketch", root=home.root)
+    with open_grader(foundry) as grader:
+        assert isinstance(grader, SketchGrader) and not grader.ledger()
+    assert describe_grader(foundry) == "sketch (exact)"
+
+
+def test_a_pack_of_no_known_world_has_no_grader(home, tmp_path):
+    tiny_pack(tmp_path)
+    profile = changed_profile(tmp_path, pack=str(tmp_path / "zoo"))
+    tiny = FoundryResource(profile=str(profile), root=home.root)
+    with open_grader(tiny) as grader:
+        assert grader is None
+    described = describe_grader(tiny)
+    assert described.startswith("none for pack") and "\n" not in described
+    assert "missing: plan_valid, plan_correct, final_success" in described
+
+
+def plan_grade(request: PlanRequest, plan: Plan | None) -> PlanGrade:
+    return asyncio.run(SketchGrader().grade_plan(RequestOutcome("prompt", request, plan)))
+
+
+def test_the_sketch_grader_grades_form_and_content():
+    pink, blue = (PlanRequest(f"Show how to grow a {c} flower") for c in ("pink", "blue"))
+    plan = asyncio.run(SketchPlanner().plan(pink))
+    assert plan_grade(pink, plan) == PlanGrade(valid=True, correct=True)
+    assert plan_grade(blue, plan) == PlanGrade(valid=True, correct=False)
+    assert plan_grade(pink, Plan(())) == PlanGrade(valid=False, correct=False)
+
+
+def test_an_unreadable_plan_is_wrong_also_where_nothing_should_be_drawn():
+    outcome = RequestOutcome("prompt", PlanRequest("A red house"), None)
+    assert plan_grade(outcome.request, None) == PlanGrade(valid=False, correct=False)
+    assert asyncio.run(SketchGrader().grade_outcome(outcome)) == OutcomeGrade(success=False)
 
 
 @pytest.fixture
@@ -32,13 +74,12 @@ def server(monkeypatch):
 @pytest.fixture
 def judged(server, sample_home, tmp_path) -> FoundryResource:
     """The sample lake, in a profile whose outcomes a judge grades."""
-    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
     models = {"model": {"model": "m-2"}, "rubrics": {"model": "m-1"}}
-    content["evaluation"] = {"judge": {"backend": "openai", **models}}
-    content["openai"] = {"endpoints": [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]}
-    path = tmp_path / "judged.yaml"
-    path.write_text(yaml.safe_dump(content))
-    load_profile.cache_clear()
+    path = changed_profile(
+        tmp_path,
+        evaluation={"judge": {"backend": "openai", **models}},
+        openai={"endpoints": [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]},
+    )
     return FoundryResource(profile=str(path), root=sample_home.root)
 
 
