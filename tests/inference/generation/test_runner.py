@@ -104,23 +104,6 @@ async def test_equal_requests_give_equal_images_and_rows_of_their_own(home):
     assert (unique.t, unique.p) == (2, 2)
 
 
-async def test_the_same_request_again_repeats_no_finished_call(home):
-    class Dies(ScriptedGenerator):
-        async def generate(self, prompt, images, seed):
-            if len(self.calls) == 1:
-                raise ConnectionError("gone")
-            return await super().generate(prompt, images, seed)
-
-    request = GenerationRequest("a cat")
-    planner = ScriptedPlanner(answer=two_steps)
-    events = await run(home, resolved(planner=planner, generator=Dies()), request)
-    assert isinstance(events[-1], TrajectoryFailed) and not events[-1].refused
-    generator = ScriptedGenerator()
-    events = await run(home, resolved(planner=planner, generator=generator), request)
-    assert isinstance(events[-1], TrajectoryFinished)
-    assert len(planner.calls) == 1 and [call[0] for call in generator.calls] == ["add a hat"]
-
-
 async def test_a_resumed_request_has_one_row_and_its_calls_count_once(home):
     def fail(prompt):
         if prompt == "add a hat":
