@@ -2,8 +2,9 @@
 
 import asyncio
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from PIL import Image
 
@@ -137,3 +138,10 @@ def plan(*prompts: str | None) -> Plan:
 
 def plan_rows_for(prompt: PromptRow, *prompts: str | None) -> list[PlanRow]:
     return plan_rows(prompt, plan(*prompts), "scripted/1")
+
+
+def shard_inputs(names: Iterable[str], *steps: str | None) -> tuple[list[PromptRow], list[PlanRow]]:
+    """Prompts, and their plans, whose step prompts begin with the prompt's name."""
+    prompts = [prompt_row(name) for name in names]
+    plans = (plan_rows_for(p, *(s and f"{p.prompt_id} {s}" for s in steps)) for p in prompts)
+    return prompts, list(chain.from_iterable(plans))

@@ -18,7 +18,7 @@ from inference.calls.hashing import stable_hash
 from inference.roles import Roles, Score, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.shard import ShardResult, run_shard
-from tests.inference.scripted_world import SHARD, plan_rows_for, prompt_row, tiny_image
+from tests.inference.scripted_world import SHARD, shard_inputs, tiny_image
 from warehouse import Home
 
 KILLS = 20
@@ -61,12 +61,7 @@ class LoggedBackend:
 
 
 def run(folder: Path, log: Path) -> ShardResult:
-    prompts = [prompt_row(f"p{n}") for n in range(PROMPTS)]
-    plans = [
-        row
-        for p in prompts
-        for row in plan_rows_for(p, f"{p.prompt_id} a", None, f"{p.prompt_id} b")
-    ]
+    prompts, plans = shard_inputs([f"p{n}" for n in range(PROMPTS)], "a", None, "b")
     backend = LoggedBackend(log)
     backends = Roles(None, backend, backend, backend)
     loop, limits = LoopSettings(t_max=4, on_exhausted="best"), Limits()

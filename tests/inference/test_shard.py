@@ -16,10 +16,10 @@ from tests.inference.scripted_world import (
     ScriptedPlanner,
     ScriptedScorer,
     plan,
-    plan_rows_for,
     prompt_row,
     reject,
     roles,
+    shard_inputs,
     tiny_image,
 )
 from warehouse import Home
@@ -36,23 +36,15 @@ class RecordedProgress:
         self.updates.append((done, total, note))
 
 
-def prompts_and_plans(names=NAMES):
-    """Prompts and a two-step plan for each."""
-    prompts = [prompt_row(name) for name in names]
-    plans = [
-        row for p in prompts for row in plan_rows_for(p, f"{p.prompt_id} one", f"{p.prompt_id} two")
-    ]
-    return prompts, plans
-
-
 async def run(home, backends=None, names=NAMES, limits=LIMITS, progress=None, **settings):
     backends = backends or roles()
     loop = LoopSettings(**settings)
-    return await run_shard(*prompts_and_plans(names), backends, home, SHARD, loop, limits, progress)
+    inputs = shard_inputs(names, "one", "two")
+    return await run_shard(*inputs, backends, home, SHARD, loop, limits, progress)
 
 
 async def score(home, result, backends, limits=LIMITS):
-    _, plans = prompts_and_plans()
+    _, plans = shard_inputs(NAMES, "one", "two")
     return await score_shard(
         result.attempts, result.trajectories, plans, backends, home, SHARD, limits
     )
@@ -117,7 +109,7 @@ async def test_rerun_of_a_failed_shard_repeats_no_finished_call(home):
 
 
 async def test_prompt_without_a_plan_is_a_quarantined_trajectory(home):
-    prompts, plans = prompts_and_plans()
+    prompts, plans = shard_inputs(NAMES, "one", "two")
     result = await run_shard(prompts, plans[2:], roles(), home, SHARD, LoopSettings(), LIMITS)
     first = result.trajectories[0]
     assert (first.status, first.plan_id, first.error) == ("quarantined", None, "it has no plan")
@@ -227,7 +219,7 @@ async def test_rerun_of_a_cancelled_shard_repeats_no_finished_call(home, tmp_pat
 async def test_planning_records_every_step_and_every_call(home):
     answer = plan("draw", None)
     backends = roles(planner=ScriptedPlanner(answer=lambda request: answer))
-    prompts, _ = prompts_and_plans()
+    prompts = [prompt_row(name) for name in NAMES]
     result = await plan_shard(prompts, backends, home, LoopSettings(), LIMITS)
     assert [(row.prompt_id, row.step_number) for row in result.plans[:2]] == [("p0", 1), ("p0", 2)]
     assert result.plans[1].prompt is None

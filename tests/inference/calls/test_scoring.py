@@ -30,10 +30,9 @@ from tests.inference.scripted_world import (
     Scripted,
     ScriptedCritic,
     ScriptedScorer,
-    plan_rows_for,
-    prompt_row,
     reject,
     roles,
+    shard_inputs,
     tiny_image,
 )
 from warehouse import Home
@@ -204,8 +203,7 @@ async def test_finished_call_is_stored_while_another_member_hangs(home):
 
 
 async def run_and_score(home, agents, names=("p0", "p1", "p2")):
-    prompts = [prompt_row(name) for name in names]
-    plans = [row for prompt in prompts for row in plan_rows_for(prompt, f"{prompt.prompt_id} one")]
+    prompts, plans = shard_inputs(names, "one")
     loop = LoopSettings(t_max=2, on_exhausted="best")
     result = await run_shard(prompts, plans, agents, home, SHARD, loop, LIMITS)
     return result, await score_shard(
