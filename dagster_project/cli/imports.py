@@ -157,8 +157,7 @@ def import_(
 
     Code in the folder is read, never executed.
     """
-    from inference.agent_prompts.importing import import_prompts
-    from inference.agent_prompts.templates import version_of
+    from inference.agent_prompts.templates import import_prompts, version_of
 
     for path in import_prompts(source, out):
         typer.echo(f"{path}  {version_of(str(path))}")

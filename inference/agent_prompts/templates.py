@@ -4,11 +4,15 @@ Prompts are Jinja files `<name>.v<version>.jinja`, rendered with `StrictUndefine
 A template that made data is never edited: new wording is a new version, and every training row
 stores the `name@version` of its prompt. A prompt of one's own is named by its path, which ends in
 `.jinja`; its version is a hash of its content, and it is rendered to the byte.
+
+Other people's prompts are imported as such files: from the authors' repository, whose wording is
+not part of this project (its code is parsed and never executed), or from a folder of Jinja files.
 """
 
+import ast
 import hashlib
 import re
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +22,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 
 from schemas import FoundryError
+from warehouse.atomic import atomic_write
 
 from ..roles import PlanRequest
 
@@ -33,6 +38,23 @@ _RESERVED_TAG = re.compile(
 # How the training rows of continued plans list the steps so far.
 _STEPS_SO_FAR = re.compile(r"^Steps so far:\n(?P<steps>.*)", re.MULTILINE | re.DOTALL)
 _STEP = re.compile(r"^\d+\. ", re.MULTILINE)
+
+_IMPORTED = ("planner-text", "planner-interleaved", "critic")
+# Constants of the authors' module with the prompts of their inference.
+_AUTHORS_NAMES = {
+    "NARRATIVE_PROMPT_JSON": "planner-text",
+    "GUIDANCE_GLOBAL_PROMPT_JSON": "planner-interleaved",
+    "Iterative_T2I_PROMPT_QWEN": "critic",
+}
+_AUTHORS_MODULE = Path("UEval", "system.py")
+# Their placeholders, and what they are replaced by; a suffix of requests is not for the planner.
+_AUTHORS_PLACEHOLDERS = {
+    "text_input": "request | replace(' both visually and textually', '')",
+    "original_instruction": "original_instruction",
+    "rewritten_prompt": "rewritten_prompt",
+}
+_AUTHORS_IMAGES = {"critic": "<image><image>\n"}  # their code puts them in front of the prompt
+_SAMPLE = {"request": "", "steps_given": 0, "original_instruction": "", "rewritten_prompt": ""}
 
 
 class _Environment(jinja2.Environment):
@@ -187,3 +209,59 @@ def planner_turn(request: PlanRequest, text_name: str, interleaved_name: str) ->
     steps_given = len(_STEP.findall(listed["steps"])) if listed else 0
     name = interleaved_name if request.images or steps_given else text_name
     return planner_prompt(insert_image_tags(request.text, len(request.images)), name, steps_given)
+
+
+def import_prompts(source: Path, target: Path) -> list[Path]:
+    """Write the agent prompts of a folder as `planner-text.jinja` and so on; returns the files.
+
+    Args:
+        source: a checkout of the authors' repository, or a folder with Jinja files of these names.
+        target: folder, which is made; files that are there are replaced.
+
+    Raises:
+        FoundryError: there are none in the folder, or one is no valid template.
+    """
+    found = dict(_authors_prompts(source)) or dict(_jinja_files(source))
+    if missing := [name for name in _IMPORTED if name not in found]:
+        raise FoundryError(
+            f"{source} has no agent prompt {', '.join(missing)}: name a checkout of the authors' "
+            f"repository, or a folder with {', '.join(name + SUFFIX for name in _IMPORTED)}"
+        )
+    target.mkdir(parents=True, exist_ok=True)
+    return [_write(target / f"{name}{SUFFIX}", found[name]) for name in _IMPORTED]
+
+
+def _authors_prompts(source: Path) -> Iterator[tuple[str, str]]:
+    module = source / _AUTHORS_MODULE
+    if not module.is_file():
+        return
+    try:
+        tree = ast.parse(module.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise FoundryError(f"{module} is not a Python file: {error}") from error
+    for node in tree.body:
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Constant(str(text))) if name in _AUTHORS_NAMES:
+                prompt = _AUTHORS_NAMES[name]
+                yield prompt, _AUTHORS_IMAGES.get(prompt, "") + _as_template(text)
+
+
+def _as_template(text: str) -> str:
+    """Everything literally but the placeholders `{name}`, which their code replaces by text."""
+    names = "|".join(_AUTHORS_PLACEHOLDERS)
+    pieces = re.split(rf"{{({names})}}", text)
+    literal = [f"{{% raw %}}{piece}{{% endraw %}}" if piece else "" for piece in pieces[::2]]
+    values = [f"{{{{ {_AUTHORS_PLACEHOLDERS[name]} }}}}" for name in pieces[1::2]]
+    return "".join(a + b for a, b in zip(literal, [*values, ""], strict=True))
+
+
+def _jinja_files(source: Path) -> Iterator[tuple[str, str]]:
+    for name in _IMPORTED:
+        if (file := source / f"{name}{SUFFIX}").is_file():
+            yield name, file.read_text("utf-8")
+
+
+def _write(path: Path, template: str) -> Path:
+    atomic_write(path, template)
+    render(str(path), **_SAMPLE)
+    return path

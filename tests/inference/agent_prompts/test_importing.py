@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dagster_project.cli.app import app
-from inference.agent_prompts.importing import import_prompts
 from inference.agent_prompts.templates import (
     critic_prompt,
+    import_prompts,
     planner_turn,
     prompts_of,
     render,

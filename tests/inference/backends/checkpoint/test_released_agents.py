@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.agent_prompts.importing import import_prompts
+from inference.agent_prompts.templates import import_prompts
 from inference.backends import torch_cpu_shim
 from inference.backends.checkpoint.backend import CheckpointBackend, CheckpointModel
 from inference.backends.checkpoint.encoding import AgentQuery
