@@ -17,8 +17,8 @@ from warehouse.storage import first_line
 
 from ...agent_prompts.formatting import parse_plan, parse_verdict, read_verdict
 from ...agent_prompts.templates import critic_prompt, planner_turn, prompts_of
-from ...calls.call_context import report_usage
 from ...calls.hashing import stable_hash
+from ...calls.retry import report_usage
 from ...roles import Plan, PlanRequest, UnusableAnswerError, Verdict
 from ...servers.instance import ServerInstance
 from ...servers.settings import AgentServer, ServerSpec

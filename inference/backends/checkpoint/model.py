@@ -11,7 +11,7 @@ from typing import Any
 from schemas import BadImageError
 
 from ...calls.batching import Batcher
-from ...calls.call_context import report_usage
+from ...calls.retry import report_usage
 from ...roles import UnusableAnswerError
 from .. import torch_cpu_shim
 from ..providers.structured import CompletionResult

@@ -14,7 +14,7 @@ from schemas.trajectories import Role
 from warehouse import EncodedImage, Home
 
 from ...calls.batching import Batcher
-from ...calls.call_context import report_usage
+from ...calls.retry import report_usage
 from ...generators import GeneratorPair
 from ...roles import BackendError, Generator
 from ..backend import Backends, BackendSettings, Finding, register

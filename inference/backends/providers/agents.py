@@ -14,7 +14,7 @@ from warehouse import EncodedImage
 
 from ...agent_prompts.formatting import parse_plan, read_verdict
 from ...agent_prompts.templates import IMAGE, critic_prompt, escape_tags, planner_turn, render
-from ...calls.call_context import report_usage
+from ...calls.retry import report_usage
 from ...calls.scoring import TwoCallScorer
 from ...questions import AnswerFormatError, Question, StructuredAnswer, TextAnswer, TextQuestion
 from ...roles import (

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from warehouse.sqlite_file import SqliteFile
 
-from ...calls.call_context import pause_timeout
+from ...calls.retry import pause_timeout
 from ...roles import RetryableError
 from ...servers.instance import ServerInstance
 from .chat import Adapter, BatchResult, CompletionRequest

@@ -26,7 +26,7 @@ from warehouse import Home
 from warehouse.file_lock import exclusive_lock
 from warehouse.sqlite_file import SqliteFile
 
-from ...calls.call_context import pause_timeout
+from ...calls.retry import pause_timeout
 from ...roles import BackendError
 
 SPENDING_FILE = "spending.sqlite"

@@ -12,8 +12,8 @@ from pydantic import JsonValue
 
 from warehouse import EncodedImage
 
-from ...calls.call_context import announce_request, report_usage
 from ...calls.hashing import stable_hash
+from ...calls.retry import announce_request, report_usage
 from ...roles import UnusableAnswerError
 from .budget import Budget, Reservation
 from .endpoints import Endpoints

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field, SecretStr
 
-from ...calls.call_context import pause_timeout, report_usage
+from ...calls.retry import pause_timeout, report_usage
 from ...roles import BackendError, RetryableError
 from ...servers.instance import Lease, ServerInstance
 from .errors import EndpointUnusableError, ThrottledError

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from inference.calls.ask import CallSite, ModelCalls
-from inference.calls.call_context import pause_timeout, report_usage
-from inference.calls.retry import CallFailedError
+from inference.calls.retry import CallFailedError, pause_timeout, report_usage
 from inference.roles import RetryableError, UnusableAnswerError
 from inference.settings import Limits
 from schemas import FoundryError

@@ -9,7 +9,7 @@ from inference.backends.checkpoint.backend import (
     CheckpointCritic,
     CheckpointModel,
 )
-from inference.calls.call_context import CallUsage, collect_usage
+from inference.calls.retry import CallUsage, collect_usage
 from inference.roles import Critic, Planner, PlanRequest, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard

@@ -21,7 +21,7 @@ from inference.backends.factory import Backends
 from inference.backends.openai.backend import OpenAIAdapter
 from inference.backends.providers.chat import ChatTurn, CompletionRequest
 from inference.backends.providers.settings import EndpointSettings
-from inference.calls.call_context import CallUsage, collect_usage
+from inference.calls.retry import CallUsage, collect_usage
 from inference.roles import Verdict
 from tests.helpers.ports import free_port
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, critic_query, overfit

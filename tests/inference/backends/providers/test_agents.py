@@ -6,7 +6,7 @@ import pytest
 
 from inference.backends.providers.errors import NoAnswerError
 from inference.backends.providers.settings import AgentModel
-from inference.calls.call_context import CallUsage, collect_usage
+from inference.calls.retry import CallUsage, collect_usage
 from inference.roles import BackendError, PlanRequest, RetryableError, UnusableAnswerError
 from tests.inference.backends.providers.api_formats import gemini_parts
 from tests.inference.backends.providers.faulty_provider import FaultSchedule, provider

@@ -10,7 +10,7 @@ import pytest
 
 from inference.backends.providers.budget import Budget
 from inference.backends.providers.settings import Price
-from inference.calls.call_context import PausableTimeout
+from inference.calls.retry import PausableTimeout
 from inference.roles import BackendError
 
 
