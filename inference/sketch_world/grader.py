@@ -64,7 +64,7 @@ class Goals:
     captions: bool  # every image needs a caption; else none may have one
     needs_images: bool = True  # False if the request asks for words only
     instructions: Instructions | None = None  # None: it is a story
-    before: Scene | None = None  # that the instructions change
+    before: Scene | None = None  # that is changed
 
     def accept(self, scene: Scene | None) -> bool:
         """Whether a final scene satisfies the request; None: nothing was drawn."""
@@ -86,13 +86,7 @@ def goals_of(request: PlanRequest) -> Goals:
     first_step = 1 + ((text.completed_steps or len(inputs)) if inputs else 0)
     planned = outline_request(text, before)
     counts = {text.step_count, len(planned.steps)} if text.step_count else set()
-    if planned.instructions:
-        return Goals(
-            *(frozenset(), False, frozenset(counts), first_step, text.wants_captions),
-            instructions=planned.instructions,
-            before=before,
-        )
-    outlines = _story_outlines(text, before)
+    outlines = [] if planned.instructions else _story_outlines(text, before)
     if text.step_count:  # the requested number, and the closest to it that the story allows
         fitted = (fit_step_count(each.steps, text.step_count, before) for each in outlines)
         counts |= set(map(len, fitted))
@@ -104,6 +98,8 @@ def goals_of(request: PlanRequest) -> Goals:
         frozenset(counts),
         first_step,
         text.wants_captions,
+        instructions=planned.instructions,
+        before=before,
     )
 
 
