@@ -24,7 +24,8 @@ from .scene import Direction, Target
 _VERBS = ("draw", "add", "put", "remove", "paint", "turn", "move", "swap", "replace")
 # After the things that they are about: "a cat comes", "the two change places".
 _LATE_VERBS = {"comes": "add", "goes": "remove", "should be": "turn", "swap": "swap"}
-_BEFORE_NOUN = ("definite", "indefinite", "every", "several", "number", "colour")
+_DETERMINERS = ("definite", "indefinite")
+_BEFORE_NOUN = (*_DETERMINERS, "every", "several", "number", "colour")
 _NOUNS = ("thing", "background", "it", "everything", "thing word")
 
 # Asks for what is the case anyway.
@@ -216,7 +217,7 @@ class _Reader:
     def _follows_determiner(self, token: Token) -> bool:
         """Whether it is a noun: "the place"."""
         before = self._tokens[max(0, self._next - 2)]
-        return before.sort in ("definite", "indefinite") and before.end + 1 == token.start
+        return before.sort in _DETERMINERS and before.end + 1 == token.start
 
     def _link(self, token: Token) -> None:
         clause = self._clause
@@ -272,14 +273,10 @@ class _Reader:
             self._next += 1
         noun = self._tokens[self._next]
         # Of "the seasons of a tree", whose first noun means nothing here, only the second counts.
-        determiners = [
-            n
-            for n in range(begin, self._next)
-            if self._tokens[n].sort in ("definite", "indefinite")
-        ]
+        determiners = [n for n in range(begin, self._next) if self._tokens[n].sort in _DETERMINERS]
         before = self._tokens[(determiners or [begin])[-1] : self._next]
         if noun.sort == "word" and before and not is_undrawn(noun.name):
-            first = next((t for t in before if t.sort not in ("definite", "indefinite")), noun)
+            first = next((t for t in before if t.sort not in _DETERMINERS), noun)
             self._next += 1
             self._add_unknown(replace(noun, start=first.start))
         elif noun.sort in _NOUNS:
