@@ -121,7 +121,9 @@ class BackendsBase(ConfigModel):
         scorers = backends_of("scorer")
         for name in self.ensemble.members if self.ensemble else ():
             if name not in scorers:
-                raise ValueError(f"ensemble.members: no scorer {name}; {', '.join(scorers)}")
+                raise ValueError(
+                    f"ensemble.members: no scorer {name}; {', '.join(sorted(scorers))}"
+                )
         return self
 
     @model_validator(mode="after")
