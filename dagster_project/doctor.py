@@ -77,10 +77,8 @@ def _home(home: Home, profile: Profile) -> Iterator[Finding]:
     if not os.access(folder, os.W_OK):
         yield Finding(f"home {folder}", "it is not writable: choose another one with --home")
     needs = stage_needs(profile.servers, profile.training)
-    free, needed = (
-        shutil.disk_usage(folder).free / 1e9,
-        _DISK_GB + disk_needed(profile.training, needs) / 1e9,
-    )
+    free = shutil.disk_usage(folder).free / 1e9
+    needed = _DISK_GB + disk_needed(profile.training, needs) / 1e9
     largest = max(needs, key=lambda need: need.working_disk or 0.0)
     most = largest.working_disk or 0.0
     cause = f", {most / 1e9:,.0f} of them for checkpoints of {largest.stage}" if most > 1e9 else ""
@@ -183,17 +181,15 @@ def _backends(profile: Profile, home: Home) -> Iterator[Finding]:
     if servers:
         yield _package("ray", "cluster")
     yield from (check_pipeline(server.pipeline) for server in servers if server.pipeline)
-    for prompt in profile.section(CheckpointBackend).agent_prompts.items():
-        name, file = prompt
+    for name, file in profile.section(CheckpointBackend).agent_prompts.items():
         role = name.partition("_")[0]
         if getattr(profile.roles, role) == "checkpoint":
             yield from _prompt_files(role, {name: file})
 
 
 def _training(profile: Profile) -> Iterator[Finding]:
-    if profile.training is None:
-        return
-    yield _base_model(profile.training.base_model)
+    if profile.training:
+        yield _base_model(profile.training.base_model)
 
 
 def _servers(profile: Profile) -> Iterator[Finding]:
