@@ -62,6 +62,12 @@ def right_plans(foundry: FoundryResource, shards: Sequence[str]) -> set[str]:
     return set(asyncio.run(_right_plans(foundry, shards)))
 
 
+def _plan_sampler(foundry: FoundryResource, plan: RoundPlan) -> PlanSampler:
+    folder = CheckpointRegistry(foundry.home).usable_folder(*plan.planner.split("@"))
+    model = CheckpointModel(folder, foundry.settings.section(CheckpointBackend))
+    return CheckpointPlanner(model, "sampled")
+
+
 async def retry_plans(
     foundry: FoundryResource,
     plan: RoundPlan,
@@ -81,10 +87,7 @@ async def retry_plans(
         FoundryError: there is no such checkpoint any more.
     """
     home, limits = foundry.home, limits_of_shard(foundry, plan.shards[0])
-    if sampler is None:
-        folder = CheckpointRegistry(home).usable_folder(*plan.planner.split("@"))
-        model = CheckpointModel(folder, foundry.settings.section(CheckpointBackend))
-        sampler = CheckpointPlanner(model, "sampled")
+    sampler = sampler or _plan_sampler(foundry, plan)
     planned = set((await _right_plans(foundry, plan.shards)).values())
     prompts = [prompt for shard in plan.shards for prompt in foundry.prompts_of(shard)]
     wrong = [prompt for prompt in prompts if prompt.prompt_id not in planned]

@@ -49,7 +49,7 @@ def settings(**mix):
     return CurationSettings.model_validate({"exports": {"mix": mix}})
 
 
-def test_plans_are_stored_as_they_are_with_their_origin(home, imported):
+def test_plans_are_stored_with_their_origin_and_unusable_rows_rejected(home, imported):
     done = imported("planner-sft", "--license", "cc-by-4.0", "--name", "released")
     assert done.returncode == 0 and "2 rows of planner_sft as released" in done.stdout
     plain, continued = rows(home, "released")
@@ -58,12 +58,8 @@ def test_plans_are_stored_as_they_are_with_their_origin(home, imported):
     assert plain["source"] == "planner_sft.json" and len(plain["file_sha256"]) == 64
     [image] = continued["images"]
     assert home.images.get(image).image.getpixel((0, 0)) == (255, 165, 0)
-
-
-def test_unusable_rows_are_rejected_by_number_and_reason(home, imported):
-    done = imported("planner-sft")
     assert "4 rejected, such as row 3: 2 placeholders <image>, and 1 images" in done.stdout
-    reasons = rejected(home, "planner_sft")
+    reasons = rejected(home, "released")
     assert list(reasons) == [3, 4, 5, 6]
     assert "cannot be read" in reasons[4] and "lost.png is not below" in reasons[5]
     assert "one user turn and one assistant turn" in reasons[6]
