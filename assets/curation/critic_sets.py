@@ -130,11 +130,7 @@ def _build(
     home: Home, settings: CurationSettings, rules: _Rules, chosen: pa.Table | None
 ) -> CriticSet:
     """Measure all candidates, balance them, and stream the rows."""
-    curated = (
-        ShardedLake.of(home, settings)
-        if chosen is None
-        else ShardedLake.of_steps(home, settings, chosen)
-    )
+    curated = ShardedLake.of(home, settings, steps=chosen)
     groups, side = curated.groups(), rules.table.name.removeprefix("critic_")
     measures = [*curated.map(_measure, groups, rules, side=side)]
     sizes = class_sizes((each.hashes for each in measures), rules.balance)

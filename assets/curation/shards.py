@@ -7,7 +7,7 @@ in the order of groups and a key, so that content hashes depend neither on threa
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -43,7 +43,7 @@ class ShardedLake:
     rounds, whose sets are made apart (`assets/rounds`).
 
     Args:
-        steps: of these shards, where they are not those of the table.
+        steps: of these shards, in place of those of the table.
     """
 
     lake: Lake
@@ -53,18 +53,18 @@ class ShardedLake:
     steps: pa.Table | None = None
 
     @classmethod
-    def of_steps(cls, home: Home, settings: CurationSettings, steps: pa.Table) -> "ShardedLake":
-        """The shards of some rows of `steps`, and these in place of the stored ones."""
-        shards = pc.unique(steps["shard"]).to_pylist()
-        return replace(cls.of(home, settings, shards), steps=steps)
-
-    @classmethod
     def of(
-        cls, home: Home, settings: CurationSettings, shards: Sequence[str] | None = None
+        cls,
+        home: Home,
+        settings: CurationSettings,
+        shards: Sequence[str] | None = None,
+        steps: pa.Table | None = None,
     ) -> "ShardedLake":
-        """The shards that the lineage uses, or the given ones."""
+        """The shards that the lineage uses, or the given ones, or those of the given steps."""
+        if steps is not None:
+            shards = pc.unique(steps["shard"]).to_pylist()
         if shards is not None:
-            return cls(home.lake, settings, tuple(sorted(shards)), ShardMap(home.lake))
+            return cls(home.lake, settings, tuple(sorted(shards)), ShardMap(home.lake), steps)
         tables = (PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
         names = {name for table in tables for name in home.lake.partitions(table)}
         names -= rounds_of_shards(home, names).keys()
