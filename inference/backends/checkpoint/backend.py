@@ -71,9 +71,6 @@ class CheckpointBackend(BackendSettings):
     )
     batch: int = Field(64, ge=1, description="The most questions answered at once")
     batch_tokens: BatchTokens = 131_072
-    gather_seconds: float = Field(
-        0.005, ge=0, description="How long the first question of a batch waits for others"
-    )
 
     @field_validator("agent_prompts", mode="before")
     @classmethod
@@ -124,7 +121,7 @@ class CheckpointModel(BatchedModel):
         self.manifest = read_manifest(folder, settings.agent_prompts)
         manifest, folder = self.manifest, folder.absolute()
         load = partial(_load, folder, manifest.identity, settings.device, manifest.pixels)
-        super().__init__(load, settings.batch, settings.batch_tokens, settings.gather_seconds)
+        super().__init__(load, settings.batch, settings.batch_tokens)
 
 
 @lru_cache(maxsize=2)  # a planner and a critic

@@ -20,6 +20,7 @@ from .decoding import Sampler, Sampling, SeededSampler, decode
 from .encoding import AgentQuery, Decoding, Encoder, Prompt, PromptLayout, Resize
 
 _TOP_K = 50  # the default of transformers
+_GATHER_SECONDS = 0.01  # how long the first query of a batch waits for others
 
 
 @dataclass(frozen=True)
@@ -59,18 +60,17 @@ class LoadedModel:
 class BatchedModel:
     """Answers queries with one model in batches, from any thread; loads it for the first query.
 
-    `batch`, `batch_tokens` and `gather_seconds` are as in `CheckpointBackend`. `sampling` is that
-    of all answers; None: each query's `decoding`.
+    `batch` and `batch_tokens` are as in `CheckpointBackend`. `sampling` is that of all answers;
+    None: each query's `decoding`.
     """
 
     load: Callable[[], LoadedModel]
     batch: int
     batch_tokens: int
-    gather_seconds: float
     sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
-        self._batcher = Batcher(self.attempt, self.batch, self.gather_seconds)
+        self._batcher = Batcher(self.attempt, self.batch, _GATHER_SECONDS)
 
     @cached_property
     def loaded(self) -> LoadedModel:

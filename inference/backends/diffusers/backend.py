@@ -30,6 +30,8 @@ from .registry import (
     missing_requirements,
 )
 
+_GATHER_SECONDS = 0.05  # how long the first request of a batch waits for others
+
 
 @register
 class DiffusersSettings(SamplingParams, BackendSettings):
@@ -48,9 +50,6 @@ class DiffusersSettings(SamplingParams, BackendSettings):
     dtype: DType = "auto"
     batch: int = Field(
         4, ge=1, description="Images drawn at once, at most; halved where memory does not suffice"
-    )
-    gather_seconds: float = Field(
-        0.05, ge=0, description="How long the first request of a batch waits for others"
     )
     offload: bool = Field(
         False,
@@ -106,7 +105,7 @@ class DiffusersGenerator:
         self._batcher: Batcher[GenerationSpec, EncodedImage] = Batcher(
             lambda specs, is_cancelled: self._runner.draw(specs, is_cancelled),
             settings.batch,
-            settings.gather_seconds,
+            _GATHER_SECONDS,
         )
 
     @cached_property

@@ -1,7 +1,7 @@
 """The backend `editscore`: EditScore (arXiv 2509.23909), an open reward model of edits, as scorer.
 
 Its two prompts, ratings and grades are described in docs/scorers.md. Ratings are out of
-`score_range` (25, as it was trained) and become grades out of 10: `edit_success`, `over_edit`,
+25 and become grades out of 10: `edit_success`, `over_edit`,
 `naturalness` and `artifacts`, each the mean over the valid answers of all samples.
 """
 
@@ -50,6 +50,7 @@ SEMANTICS, QUALITY = "semantics", "quality"
 _OWN_PROMPTS = {SEMANTICS: "editscore-semantics", QUALITY: "editscore-quality"}
 _GOAL = "<instruction>"
 _MAX_GRADE = 10
+_MAX_RATING = 25  # as it was trained
 # Images come before the text; the variant on Qwen2.5-VL was trained with numbered images.
 _LAYOUTS = {
     "qwen3_vl": PromptLayout(),
@@ -93,7 +94,6 @@ class EditScoreSettings(BackendSettings):
         description="Folder with the prompts it was trained on: `semantics.txt`, in which "
         "`<instruction>` stands for the step's goal, and `quality.txt`; null: our own prompts",
     )
-    score_range: float = Field(25, gt=0, description="Its highest rating")
     samples: int = Field(
         4, ge=1, description="Answers to each prompt, of which the mean counts (authors: 1 or 4)"
     )
@@ -113,9 +113,6 @@ class EditScoreSettings(BackendSettings):
         "`limits.agents` attempts are under way",
     )
     batch_tokens: BatchTokens = 131_072
-    gather_seconds: float = Field(
-        0.02, ge=0, description="How long the first prompt of a batch waits for others"
-    )
 
     @model_validator(mode="after")
     def _pin_default_model(self) -> "EditScoreSettings":
@@ -152,7 +149,6 @@ class PromptTexts:
     """
 
     def __init__(self, settings: EditScoreSettings) -> None:
-        self._max_rating = f"{settings.score_range:g}"
         self._custom = dict(_read_texts(settings.prompts)) if settings.prompts else {}
         if self._custom and _GOAL not in self._custom[SEMANTICS]:
             raise BackendError(
@@ -170,20 +166,20 @@ class PromptTexts:
         """What the answers depend on, for the model's identity."""
         if self._custom:
             return [self._custom[SEMANTICS], self._custom[QUALITY]]
-        return [self._max_rating, *(version_of(name) for name in _OWN_PROMPTS.values())]
+        return [str(_MAX_RATING), *(version_of(name) for name in _OWN_PROMPTS.values())]
 
     def semantics(self, instruction: str) -> str:
         """The prompt about the images before and after; `instruction`: the step's goal."""
         goal = escape_tags(instruction)
         if self._custom:
             return IMAGE * 2 + self._custom[SEMANTICS].replace(_GOAL, goal)
-        return render(_OWN_PROMPTS[SEMANTICS], instruction=goal, best=self._max_rating).text
+        return render(_OWN_PROMPTS[SEMANTICS], instruction=goal, best=str(_MAX_RATING)).text
 
     def quality(self) -> str:
         """The prompt about the image after."""
         if self._custom:
             return IMAGE + self._custom[QUALITY]
-        return render(_OWN_PROMPTS[QUALITY], best=self._max_rating).text
+        return render(_OWN_PROMPTS[QUALITY], best=str(_MAX_RATING)).text
 
 
 def _read_texts(folder: Path) -> Iterator[tuple[str, str]]:
@@ -205,9 +201,7 @@ class _RatingAnswer(StructuredAnswer):
     score: tuple[float, float]
 
 
-def mean_ratings(
-    prompt: str, completions: Sequence[CompletionResult], score_range: float
-) -> tuple[float, float]:
+def mean_ratings(prompt: str, completions: Sequence[CompletionResult]) -> tuple[float, float]:
     """The two ratings of a prompt as grades from 0 to 10: the means over the valid answers.
 
     Raises `UnusableAnswerError` where none is valid, with the prompt's name.
@@ -215,7 +209,7 @@ def mean_ratings(
     ratings, errors = [], []
     for completion in completions:
         try:
-            ratings.append(_parse(completion, score_range))
+            ratings.append(_parse(completion))
         except AnswerFormatError as error:
             errors.append(error)
     if not ratings:
@@ -225,27 +219,18 @@ def mean_ratings(
     return fmean(first for first, _ in ratings), fmean(second for _, second in ratings)
 
 
-def _parse(completion: CompletionResult, score_range: float) -> tuple[float, float]:
+def _parse(completion: CompletionResult) -> tuple[float, float]:
     """Raises `AnswerFormatError`."""
     score = parse_answer(completion, _RatingAnswer).score
-    if not all(0 <= rating <= score_range for rating in score):  # also false for NaN
-        raise AnswerFormatError(f"score: {list(score)} is not within 0 and {score_range:g}")
-    first, second = (rating * _MAX_GRADE / score_range for rating in score)
+    if not all(0 <= rating <= _MAX_RATING for rating in score):  # also false for NaN
+        raise AnswerFormatError(f"score: {list(score)} is not within 0 and {_MAX_RATING}")
+    first, second = (rating * _MAX_GRADE / _MAX_RATING for rating in score)
     return first, second
 
 
 _REVISION = 1  # raise when the same answers give other grades
 # Settings that grades depend on, besides weights and prompts.
-_HASHED_SETTINGS = {
-    "score_range",
-    "samples",
-    "temperature",
-    "top_p",
-    "top_k",
-    "seed",
-    "max_new_tokens",
-    "dtype",
-}
+_HASHED_SETTINGS = {"samples", "temperature", "top_p", "top_k", "seed", "max_new_tokens", "dtype"}
 
 
 class EditScoreScorer:
@@ -262,7 +247,6 @@ class EditScoreScorer:
             lambda: load(settings, self.model),
             settings.batch,
             settings.batch_tokens,
-            settings.gather_seconds,
             Sampling(settings.temperature, settings.top_p, settings.top_k),
         )
 
@@ -278,7 +262,7 @@ class EditScoreScorer:
             settings.model,
             model_revision,
             adapter_revision,
-            settings.model_dump(include=_HASHED_SETTINGS),
+            settings.model_dump(include=_HASHED_SETTINGS) | {"score_range": _MAX_RATING},
             self._prompts.versions,
         ]
         name, revision = Path(adapter or settings.model).name, adapter_revision or model_revision
@@ -292,9 +276,7 @@ class EditScoreScorer:
             self._sample(self._prompts.semantics(instruction), images),
             self._sample(self._prompts.quality(), images[1:]),
         )
-        best = self._settings.score_range
-        ratings = mean_ratings(SEMANTICS, semantics, best), mean_ratings(QUALITY, quality, best)
-        return Score(*ratings[0], *ratings[1])
+        return Score(*mean_ratings(SEMANTICS, semantics), *mean_ratings(QUALITY, quality))
 
     async def _sample(self, text: str, images: tuple[EncodedImage, ...]) -> list[CompletionResult]:
         """All samples of the answer to one prompt."""

@@ -1,7 +1,6 @@
 """Roles played by models at a provider; see `inference/roles.py`."""
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
@@ -50,7 +49,6 @@ _JSON_INSTRUCTIONS = (
     "it: what you are asked to think goes into `reasoning`, what you are asked to answer into the "
     "other fields."
 )
-_SCHEMA_LABEL = "Its JSON schema: "
 _CORRECTION = "That cannot be read: {error}. Answer again, with the JSON object alone."
 _UNREADABLE = (
     "No answer of the form that was asked for can be read in that. Answer again, and end exactly "
@@ -112,13 +110,9 @@ class RemoteAgent:
     async def _request(
         self, text: str, images: Sequence[EncodedImage], schema: dict[str, Any] | None = None
     ) -> CompletionRequest:
-        form = self._settings.form
-        request = await _chat_request(text, images, self._settings, keep_blanks=form == "tags")
-        if schema is None:
-            return request
-        label = "" if form == "schema" else f" {_SCHEMA_LABEL}{json.dumps(schema)}"
-        enforced = schema if form == "schema" else None
-        return replace(request, system=f"{_JSON_INSTRUCTIONS}{label}", schema=enforced)
+        is_tagged = self._settings.form == "tags"
+        request = await _chat_request(text, images, self._settings, keep_blanks=is_tagged)
+        return replace(request, system=_JSON_INSTRUCTIONS, schema=schema) if schema else request
 
 
 class RemotePlanner(RemoteAgent):

@@ -199,5 +199,5 @@ class ProviderSettings(ApiSettings):
         if self.critic and self.critic.batch:
             raise ValueError("critic.batch: the loop waits for every verdict; leave it false")
         if self.scorer and self.scorer.form == "tags":
-            raise ValueError("scorer.form: no trained agent scores in tags; use schema or json")
+            raise ValueError("scorer.form: no trained agent scores in tags; use schema")
         return self

@@ -158,10 +158,10 @@ class AgentModel(ChatModel):
         "scorer": "scorer",
     }
 
-    form: Literal["schema", "json", "tags"] = Field(
+    form: Literal["schema", "tags"] = Field(
         "schema",
-        description="How it answers. schema: JSON whose schema the provider enforces; json: JSON, "
-        "where a provider cannot do that; tags: as our trained agents do, <think> and <answer>",
+        description="How it answers. schema: JSON whose schema the provider enforces; tags: as our "
+        "trained agents do, <think> and <answer>",
     )
     repeats_first_prompt: bool = Field(
         False,
@@ -170,8 +170,9 @@ class AgentModel(ChatModel):
     )
     agent_prompts: dict[str, str] = Field(
         default_factory=dict,
-        description="Other agent prompts: planner_text, planner_interleaved, critic or scorer -> "
-        "name, name@version, or the path of a .jinja file; or a folder with such files",
+        description="Other agent prompts: planner_text, planner_interleaved, critic, scorer (of one "
+        "call), scorer_semantics or scorer_quality -> name, name@version, or the path of a .jinja "
+        "file; or a folder with such files",
     )
 
     def prompt(self, name: str) -> str:
@@ -208,11 +209,6 @@ class ScorerModel(AgentModel):
         "scorer_quality": "scorer-quality",
     }
 
-    agent_prompts: dict[str, str] = Field(
-        default_factory=dict,
-        description="Other agent prompts: scorer_semantics and scorer_quality, or scorer for one "
-        "call -> name, name@version, or the path of a .jinja file",
-    )
     calls: ScoreCalls = Field(
         "two",
         description="Calls for a score. two, as in the paper: semantics sees the pictures before "
@@ -238,11 +234,7 @@ class ScorerModel(AgentModel):
 class StructuredModel(AgentModel):
     """A model beside the loop, which answers in JSON."""
 
-    form: Literal["schema", "json"] = Field(
-        "schema",
-        description="How it answers. schema: JSON whose schema the provider enforces; json: JSON, "
-        "where a provider cannot do that",
-    )
+    form: Literal["schema"] = Field("schema", description="JSON whose schema is enforced")
 
 
 class ExpanderModel(StructuredModel):

@@ -76,7 +76,7 @@ def test_batches_on_qwen2_5_vl_are_as_single_queries(qwen2_5):
     loaded = load_model(qwen2_5)
     queries = [QUERY, AgentQuery("<image>" + "clean? " * 9, (tiny_image(3),)), QUERY]
     queries = [AgentQuery(query.text, query.images, 10) for query in queries]
-    model = BatchedModel(lambda: loaded, batch=32, batch_tokens=131_072, gather_seconds=0)
+    model = BatchedModel(lambda: loaded, batch=32, batch_tokens=131_072)
     texts = texts_of(model, queries)
     assert texts == [texts_of(model, [query])[0] for query in queries]
     tokens = greedy_tokens(loaded, queries[0], 10)

@@ -80,7 +80,6 @@ def test_the_name_depends_on_what_grades_depend_on():
             {"samples": 1},
             {"temperature": 0.5},
             {"seed": 7},
-            {"score_range": 10},
             {"max_new_tokens": 8},
             {"adapter": "someone/else"},
             {"revision": "abc"},
@@ -109,14 +108,12 @@ def test_missing_prompts_are_one_line(model, tmp_path):
         EditScoreScorer(settings(model, prompts=tmp_path))
 
 
-def grades(*texts, score_range=25):
-    completions = [CompletionResult(text) for text in texts]
-    return mean_ratings("quality", completions, score_range)
+def grades(*texts):
+    return mean_ratings("quality", [CompletionResult(text) for text in texts])
 
 
 def test_ratings_become_the_means_of_grades_out_of_ten():
     assert grades('{"reasoning": "good", "score": [25, 5]}') == (10, 2)
-    assert grades('{"reasoning": "good", "score": [7.5, 10]}', score_range=10) == (7.5, 10)
     assert grades('{"score": [25, 5]}', '{"score": [15, 10]}') == (8, 3)
     for repaired in (
         'Here it is:\n```json\n{"reasoning": "good", "score": [20, 10]}\n```',
@@ -144,4 +141,4 @@ def test_answers_without_two_ratings_are_ignored():
             grades(text)
     cut_off = CompletionResult('{"score": [20, 1', is_complete=False)
     with pytest.raises(UnusableAnswerError, match="cut off"):
-        mean_ratings("quality", [cut_off], 25)
+        mean_ratings("quality", [cut_off])
