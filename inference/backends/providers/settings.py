@@ -170,7 +170,7 @@ class AgentModel(ChatModel):
     )
     agent_prompts: dict[str, str] = Field(
         default_factory=dict,
-        description="Other agent prompts: planner_text, planner_interleaved, critic, scorer (of one "
+        description="Other agent prompts: planner_text, planner_interleaved, critic, scorer (one "
         "call), scorer_semantics or scorer_quality -> name, name@version, or the path of a .jinja "
         "file; or a folder with such files",
     )
