@@ -7,6 +7,7 @@ import pytest
 
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.model import BatchedModel
+from inference.backends.diffusers import tiny
 from inference.backends.editscore.backend import load
 from inference.roles import BackendError
 from tests.helpers.tiny_editscore import settings, tiny_adapter, tiny_model
@@ -85,60 +86,12 @@ def test_batches_on_qwen2_5_vl_are_as_single_queries(qwen2_5):
 
 
 @pytest.fixture(scope="module")
-def qwen2_5(model, tmp_path_factory):
-    """A tiny Qwen2.5-VL with random weights."""
-    import torch
-    from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-
-    folder = tmp_path_factory.mktemp("editscore") / "qwen2_5"
-    shutil.copytree(model, folder)
-    (folder / "model.safetensors").unlink()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    ids = tokenizer.get_vocab()
-    processor = json.loads((folder / "processor_config.json").read_text())
-    processor["image_processor"]["patch_size"] = 14
-    processor["image_processor"]["size"] = {"shortest_edge": 28 * 28, "longest_edge": 84 * 84}
-    (folder / "processor_config.json").write_text(json.dumps(processor))
-    config = Qwen2_5_VLConfig(
-        image_token_id=ids["<|image_pad|>"],
-        video_token_id=ids["<|video_pad|>"],
-        vision_start_token_id=ids["<|vision_start|>"],
-        vision_end_token_id=ids["<|vision_end|>"],
-        tie_word_embeddings=True,
-        text_config={
-            "vocab_size": -(-len(tokenizer) // 64) * 64,
-            "hidden_size": 64,
-            "intermediate_size": 96,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "num_key_value_heads": 1,
-            "max_position_embeddings": 4096,
-            "tie_word_embeddings": True,
-            "bos_token_id": None,
-            "eos_token_id": ids["<|im_end|>"],
-            "pad_token_id": ids["<|endoftext|>"],
-            "rope_parameters": {
-                "rope_type": "default",
-                "rope_theta": 10000.0,
-                "mrope_section": [4, 6, 6],
-            },
-        },
-        vision_config={
-            "depth": 2,
-            "hidden_size": 64,
-            "intermediate_size": 96,
-            "num_heads": 2,
-            "patch_size": 14,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
-            "out_hidden_size": 64,
-            "window_size": 56,
-            "fullatt_block_indexes": [1],
-        },
-    )
-    torch.manual_seed(0)
-    built = Qwen2_5_VLForConditionalGeneration(config)
-    built.generation_config.eos_token_id = [ids["<|im_end|>"], ids["<|endoftext|>"]]
-    built.generation_config.pad_token_id = ids["<|endoftext|>"]
-    built.save_pretrained(folder)
+def qwen2_5(tmp_path_factory):
+    """A tiny Qwen2.5-VL with random weights: the text encoder of a pipeline, and its processor."""
+    pipeline = tiny.build("QwenImageEditPipeline", tmp_path_factory.mktemp("editscore") / "tiny")
+    folder = pipeline / "text_encoder"
+    shutil.copytree(pipeline / "processor", folder, dirs_exist_ok=True)
+    ends = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
+    ids = [token["id"] for token in ends if token["content"] in ("<|im_end|>", "<|endoftext|>")]
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ids}))
     return folder
