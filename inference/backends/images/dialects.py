@@ -88,7 +88,7 @@ DIALECTS: Mapping[DialectName, Dialect] = {
     ),
 }
 # Names of all parameters; `seed` comes with each request.
-_PARAMETERS = {name: None for each in DIALECTS.values() for name in (*each.generation, *each.edit)}
+_PARAMETERS = {name for each in DIALECTS.values() for name in (*each.generation, *each.edit)}
 
 # A server that does not say what it is: the fields that all open servers share.
 DEFAULT: DialectName = "vllm-omni"
@@ -232,8 +232,7 @@ class ImagesGeneratorModel(RemoteGeneratorModel):
     @property
     def parameters(self) -> dict[str, JsonValue]:
         """What is set, by our names."""
-        values = {name: getattr(self, name, None) for name in _PARAMETERS}
-        return {name: value for name, value in values.items() if value is not None}
+        return self.model_dump(include=_PARAMETERS, exclude_none=True)
 
     @cached_property
     def mask_image(self) -> EncodedImage | None:
