@@ -136,20 +136,17 @@ def chat_arguments(request: CompletionRequest) -> dict[str, Any]:
     ]
     if request.system:
         messages.insert(0, {"role": "system", "content": request.system})
-    arguments: dict[str, Any] = {
+    schema = request.schema and {"name": "answer", "schema": request.schema, "strict": True}
+    arguments = {
         "model": request.model,
         "messages": messages,
         "max_completion_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "seed": request.seed,
+        "response_format": schema and {"type": "json_schema", "json_schema": schema},
         "extra_body": request.options,
     }
-    if request.temperature is not None:
-        arguments["temperature"] = request.temperature
-    if request.seed is not None:
-        arguments["seed"] = request.seed
-    if request.schema is not None:
-        schema = {"name": "answer", "schema": request.schema, "strict": True}
-        arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return arguments
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _part(part: str | EncodedImage) -> dict[str, Any]:

@@ -200,10 +200,8 @@ class RemoteTextRespondent:
         text, unreadable = question.text(str), question.unreadable
         request = await _chat_request(text, question.images, self._settings, keep_blanks=False)
         if unreadable is not None:
-            request = request.followed_by(
-                *([ChatTurn("model", (unreadable,))] if unreadable.strip() else []),
-                ChatTurn("user", (_UNREADABLE,)),
-            )
+            said = [ChatTurn("model", (unreadable,))] if unreadable.strip() else []
+            request = request.followed_by(*said, ChatTurn("user", (_UNREADABLE,)))
         return TextAnswer((await self._client.complete(request)).text)
 
 
@@ -300,11 +298,9 @@ def _correction_request(
     request: CompletionRequest, result: CompletionResult, error: AnswerFormatError
 ) -> CompletionRequest:
     """The request, its answer, and what was wrong with the answer."""
-    turns = request.turns
-    if result.text:
-        correction = ChatTurn("user", (_CORRECTION.format(error=error),))
-        turns = (*turns, ChatTurn("model", (result.text,)), correction)
-    return replace(request, turns=turns, uses_batch_api=False)
+    correction = ChatTurn("user", (_CORRECTION.format(error=error),))
+    turns = (ChatTurn("model", (result.text,)), correction) if result.text else ()
+    return request.followed_by(*turns)
 
 
 def _reduce(
