@@ -190,7 +190,8 @@ class ServerInstance:
             note = f"{state.state} {state.note}".strip() if state else "starting"
             if logged != (logged := note):
                 _log.info("server %s: %s", self.spec.name, note)
-            if await asyncio.to_thread(self._is_down):
+            is_up = await asyncio.to_thread(lambda: self.is_supervised or self.host.is_starting())
+            if not is_up:
                 if starts == _STARTS:
                     raise BackendError(
                         f"the supervisor of server {self.spec.name} ended without a reason (log: "
@@ -199,9 +200,6 @@ class ServerInstance:
                 await asyncio.to_thread(self._start)
                 starts += 1
             await asyncio.sleep(_POLL_SECONDS)
-
-    def _is_down(self) -> bool:
-        return not self.is_supervised and not self.host.is_starting()
 
     def _start(self) -> None:
         atomic_write(self.path / _SPEC, self.spec.model_dump_json(indent=2))

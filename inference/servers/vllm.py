@@ -5,7 +5,6 @@ From each follow the command line of `vllm serve`, and the lines of a profile th
 
 import json
 import os
-import re
 import shutil
 import socket
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from warehouse import Home
 from warehouse.file_lock import exclusive_lock
 
 from ..backends.checkpoint.manifest import (
+    HUB_ID,
     MANIFEST_FILE,
     AgentRole,
     CheckpointError,
@@ -44,7 +44,6 @@ _CPU_CACHE_BYTES = 1024**3
 _USED_MEMORY = 0.9  # of a share; the rest is for what vLLM does not count, such as CUDA itself
 # Where white space between the parts is allowed, a model can fill its answer with it.
 _STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
-_HUB_ID = re.compile(r"[^/]*[^/.~][^/]*/[^/]+")  # owner/name, not ./name or ~/name
 _ANY_ADDRESS = ("0.0.0.0", "::", "")
 # vLLM reads the API key that it requires from this variable.
 _KEY_VARIABLE = "VLLM_API_KEY"
@@ -109,7 +108,7 @@ def find_model(reference: str, home: Home, version: str | None = None) -> Servab
         if version:
             raise CheckpointError(f"{reference} is a folder, which has no versions")
         return _in_folder(folder.absolute())
-    if _HUB_ID.fullmatch(reference):
+    if HUB_ID.fullmatch(reference):
         return ServableAgent(reference, reference, version)
     names = ", ".join(sorted(known)) or "none yet"
     raise CheckpointError(
