@@ -54,12 +54,6 @@ def test_a_model_of_both_roles_has_lines_for_both(tmp_path, home):
     assert isinstance(profile.build(home).planner, RemotePlanner)
 
 
-def test_the_endpoint_is_no_part_of_the_identity(tmp_path):
-    here = profile_of(tmp_path, lines_of(trained()), critic="openai")
-    there = profile_of(tmp_path, lines_of(trained(), port=9), critic="openai")
-    assert here.openai.critic.identity == there.openai.critic.identity
-
-
 def test_foreign_models_answer_by_schema(tmp_path):
     lines = lines_of(ServableAgent("Qwen/Q", "Qwen/Q"), gpus=1)
     profile = profile_of(tmp_path, lines, critic="openai", planner="openai")

@@ -181,6 +181,7 @@ def test_agents_with_tags_answer_like_trained_agents():
 
 def test_settings_that_answers_depend_on_are_in_the_model_name():
     brief = {"agent_prompts": {"critic": "critic-brief"}}
-    changes = ({}, {"temperature": 1}, {"max_tokens": 9}, brief, {})
+    elsewhere = {"endpoints": [{"url": "http://127.0.0.1:9/v1"}]}
+    changes = ({}, {"temperature": 1}, {"max_tokens": 9}, brief, elsewhere)
     names = [AgentModel(**AGENT | change).identity for change in changes]
     assert len(set(names)) == 4 and names[0] == names[-1]
