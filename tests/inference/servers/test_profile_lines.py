@@ -8,13 +8,6 @@ from inference.servers.vllm import Address, ServableAgent, profile_lines
 from tests.inference.backends.checkpoint.tiny_agents import BOTH
 from tests.inference.servers.toy_serving import agent_server
 
-REST = """\
-name: mine
-description: d
-pack: sketchbook
-sizes: {demo: 1}
-"""
-
 
 def lines_of(model, host="127.0.0.1", port=8000, **settings):
     return profile_lines(model, agent_server(**settings), Address(host, port))
@@ -29,7 +22,7 @@ def trained(role="critic"):
 def profile_of(tmp_path, lines, **remote):
     roles = dict.fromkeys(("planner", "generator", "critic", "scorer"), "sketch") | remote
     path = tmp_path / "mine.yaml"
-    path.write_text(f"{REST}{yaml.safe_dump({'roles': roles})}{lines}")
+    path.write_text(f"base: sketch\nname: mine\n{yaml.safe_dump({'roles': roles})}{lines}")
     return load_profile(str(path))
 
 
