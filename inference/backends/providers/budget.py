@@ -87,11 +87,14 @@ class SpendingFile:
     def of(cls, home: Home) -> "SpendingFile":
         return cls(home.local / SPENDING_FILE)
 
+    def transaction(self) -> AbstractContextManager[Connection]:
+        return self._file.transaction()
+
     def read(self) -> Spending | None:
         """None: nothing was ever booked."""
         if not self.path.exists():
             return None
-        with self._file.transaction() as connection:
+        with self.transaction() as connection:
             spent, reserved = connection.execute(_TOTALS).fetchone()
             rows = connection.execute("SELECT usd, share, spent, at FROM alerts ORDER BY at, share")
             return Spending(spent, reserved, tuple(BudgetAlert(*row) for row in rows))
@@ -103,11 +106,11 @@ class SpendingFile:
 
     def pending(self, channel: str) -> list[BudgetAlert]:
         """Alerts that a channel has not delivered, oldest first."""
-        with self._file.transaction() as connection:
+        with self.transaction() as connection:
             return [BudgetAlert(*row) for row in connection.execute(_PENDING, (channel,))]
 
     def note_delivery(self, alert: BudgetAlert, channel: str) -> None:
-        with self._file.transaction() as connection:
+        with self.transaction() as connection:
             row = (alert.usd, alert.share, channel)
             connection.execute("INSERT OR IGNORE INTO delivered VALUES (?, ?, ?)", row)
 
@@ -171,7 +174,7 @@ class Budget(SpendingFile):
     def _booking(self) -> Iterator[Connection]:
         """A transaction that may spend; the alerts that it causes are logged once it is stored."""
         new = []
-        with self._file.transaction() as connection:
+        with self.transaction() as connection:
             yield connection
             spent, _ = connection.execute(_TOTALS).fetchone()
             for share in (each for each in self._alert_at if spent >= each * self.usd):
