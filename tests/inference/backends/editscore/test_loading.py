@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from inference.backends import torch_cpu_shim
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.model import BatchedModel
 from inference.backends.diffusers import tiny
@@ -88,6 +89,7 @@ def test_batches_on_qwen2_5_vl_are_as_single_queries(qwen2_5):
 @pytest.fixture(scope="module")
 def qwen2_5(tmp_path_factory):
     """A tiny Qwen2.5-VL with random weights: the text encoder of a pipeline, and its processor."""
+    torch_cpu_shim.install()  # before diffusers is imported
     pipeline = tiny.build("QwenImageEditPipeline", tmp_path_factory.mktemp("editscore") / "tiny")
     folder = pipeline / "text_encoder"
     shutil.copytree(pipeline / "processor", folder, dirs_exist_ok=True)
