@@ -142,8 +142,9 @@ def _supervised(foundry: FoundryResource, role: AgentRole, name: str, table: Tab
     """An agent trained on `table`, from the base model, or from what a round begins with."""
     section, plan = f"{role}_sft", _round(foundry)
     settings: SftSettings = getattr(_training(foundry), section)
-    if plan:
-        parent = _existing(role, plan.agents[role])
+    if plan:  # from a checkpoint `name@version`, whatever its own recipe was
+        start, _, version = plan.agents[role].partition("@")
+        parent = Recipe(start, role, ConfigModel(), known_version=version)
     else:
         parent = _start(section, role, settings) or base_model(foundry)
     return sft(name, role, parent, _lineage_data(foundry, "llamafactory", table), settings)
@@ -195,12 +196,6 @@ def _lineage_data(foundry: FoundryResource, form: str, table: Table) -> DataSet:
     number = plan.number if plan else None
     sources = TrainingSources(foundry.home, foundry.settings.curation, number)
     return exported_data(sources, form, table)
-
-
-def _existing(role: Role, agent: str) -> Recipe:
-    """A checkpoint `name@version` that a round starts from, whatever its own recipe was."""
-    name, _, version = agent.partition("@")
-    return Recipe(name, role, ConfigModel(), known_version=version)
 
 
 def _start(training: str, role: Role, settings: SftSettings | GrpoSettings) -> Recipe | None:

@@ -32,7 +32,7 @@ from schemas.training import CheckpointRow
 from schemas.yaml_config import ConfigModel
 from training.gpu_assignment import Training
 from training.grpo.recipe import GrpoSettings
-from training.launch.jobs import TrainerJob, TrainingProgress
+from training.launch.jobs import TrainingProgress
 from training.launch.launcher import run_job
 from training.registry import CheckpointRegistry
 from training.settings import TrainingSettings
@@ -137,19 +137,14 @@ async def _train(
         parent_folder = registry.folder(parent.name, parent.version)
     job_folder = registry.job_folder(recipe.name, recipe.version)
     job = recipe.job(recipe.version, job_folder, parent_folder)
-    job = _with_gpus(job, recipe, foundry)
-    job = job.model_copy(update={"tracking": foundry.training.tracking})
+    kind: Training = "rl" if isinstance(recipe.settings, GrpoSettings) else "sft"
+    claim = foundry.settings.gpu_assignment.claim(kind, job.gpus, gpus())
+    own = {"devices": claim.gpus, "memory": claim.memory, "tracking": foundry.training.tracking}
+    job = job.model_copy(update=own)
     progress = progress_factory()(recipe.name)
     outcome = await run_job(context, job, foundry.training.launcher, progress)
     metrics = outcome.metrics | _costs(outcome.metrics, job.gpus_used, foundry.training)
     return outcome.model, _record(recipe, job.payload, metrics, outcome.curves)
-
-
-def _with_gpus(job: TrainerJob, recipe: Recipe, foundry: FoundryResource) -> TrainerJob:
-    """The job with the GPUs of this machine that the profile assigns to it."""
-    kind: Training = "rl" if isinstance(recipe.settings, GrpoSettings) else "sft"
-    claim = foundry.settings.gpu_assignment.claim(kind, job.gpus, gpus())
-    return job.model_copy(update={"devices": claim.gpus, "memory": claim.memory})
 
 
 def _costs(metrics: Mapping[str, float], gpus: int, settings: TrainingSettings) -> dict[str, float]:
@@ -239,11 +234,19 @@ def link_file(source: Path, target: Path, owned: bool = True) -> None:
 
 
 def _model_card(recipe: Recipe, record: TrainingRecord) -> str:
-    """Markdown with the front matter that Hugging Face reads."""
+    """Markdown with the front matter that Hugging Face reads.
+
+    It says which images are simulated, and which imported rows (name, origin, licence, rows,
+    weight) it was trained on.
+    """
+    data = recipe.data
+    sources = read_card(data.folder).get("sources", {}) if data else {}
+    imports = sources.get("imports", []) if data and data.mix else []
+    note = simulation_note({name: sources.get(name, []) for name in _SIMULATED})
     origin = {
         "parent": record.parent or "none",
-        "data set": ", ".join(recipe.data.tables) if recipe.data else "none",
-        **{f"import {n}": about for n, about in enumerate(_imports(recipe), 1)},
+        "data set": ", ".join(data.tables) if data else "none",
+        **{f"import {n}": about for n, about in enumerate(imports, 1)},
         "data set version": record.dataset_version or "none",
         "rows": record.dataset_rows,
         "configuration": record.config_hash,
@@ -254,22 +257,8 @@ def _model_card(recipe: Recipe, record: TrainingRecord) -> str:
         version=recipe.version,
         role=_ROLES[recipe.role],
         date=f"{record.created_at:%Y-%m-%d}",
-        origin=_simulation_note(recipe) + markdown_section("Made from", "what", "value", origin),
+        origin=(f"{note}\n" if note else "")
+        + markdown_section("Made from", "what", "value", origin),
         metrics=markdown_section("Metrics of training", "metric", "value", metrics),
         settings=yaml.safe_dump(recipe.settings.model_dump(mode="json"), sort_keys=False),
     )
-
-
-def _imports(recipe: Recipe) -> list[str]:
-    """Imported rows that it was trained on: name, origin, licence, rows, weight."""
-    if recipe.data is None or not recipe.data.mix:
-        return []
-    sources: list[str] = read_card(recipe.data.folder).get("sources", {}).get("imports", [])
-    return sources
-
-
-def _simulation_note(recipe: Recipe) -> str:
-    """Says for the card that the images it was trained on are simulated."""
-    sources = read_card(recipe.data.folder).get("sources", {}) if recipe.data else {}
-    note = simulation_note({name: sources.get(name, []) for name in _SIMULATED})
-    return f"{note}\n" if note else ""
