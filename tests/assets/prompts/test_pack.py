@@ -69,60 +69,46 @@ def test_digest_depends_on_content_not_on_layout(folder):
     assert load_pack(folder).digest != before
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "line", "message"),
-    [
-        ("taxonomy.yaml", "[plants]", "[plants, rocks]", 9, "banks.1: no bank 'rocks'"),
-        ("taxonomy.yaml", "banks: [plants]", "banks: []", 9, "garden.banks: "),
-        ("taxonomy.yaml", "title: Garden", "titel: Garden", 7, "garden.titel: Extra inputs"),
+TAXONOMY_FILE, BANK_FILE, TEMPLATE_FILE = "taxonomy.yaml", "banks/plants.yaml", "templates.yaml"
+SUFFIX = "suffixes:\n  - {text: twice, for: [nowhere]}\ncategories:"
+MISTAKES = {
+    TAXONOMY_FILE: [
+        ("[plants]", "[plants, rocks]", 9, "banks.1: no bank 'rocks'"),
+        ("banks: [plants]", "banks: []", 9, "garden.banks: "),
+        ("title: Garden", "titel: Garden", 7, "garden.titel: Extra inputs"),
+        ("categories:", SUFFIX, 3, "suffixes.0.for.0: no template 'nowhere'"),
+    ],
+    TEMPLATE_FILE: [
+        ("{action}", "{stroll}", 2, "how-to.text: slot {stroll} names a kind"),
+        ("{plants.entity:a}", "{rocks.entity:a}", 4, "growth.text: slot {rocks.entity} names no"),
+        ("{action}", "{action:gerundive}", 2, "has no form 'gerundive'"),
+        ("{action}", "{action", 2, "has a brace that is no"),
+        ("How to {action}", "How to draw", 2, "at least one {slot}"),
+        ("How to {action}", "How  to {action}", 2, "twice in a row"),
+        ("[garden]", "[meadow]", 5, "for.0: no category or sub-category 'meadow'"),
+        ("for: [garden]", "except: [science]", 3, "templates.growth: serves no sub-category"),
+        ("  growth:", "  how-to:", 3, "how-to: given twice, first on line 2"),
         (
-            "taxonomy.yaml",
-            "categories:",
-            "suffixes:\n  - {text: twice, for: [nowhere]}\ncategories:",
-            3,
-            "suffixes.0.for.0: no template 'nowhere'",
-        ),
-        ("templates.yaml", "{action}", "{stroll}", 2, "how-to.text: slot {stroll} names a kind"),
-        (
-            "templates.yaml",
-            "{plants.entity:a}",
-            "{rocks.entity:a}",
-            4,
-            "growth.text: slot {rocks.entity} names no bank of the pack",
-        ),
-        ("templates.yaml", "{action}", "{action:gerundive}", 2, "has no form 'gerundive'"),
-        ("templates.yaml", "{action}", "{action", 2, "has a brace that is no"),
-        ("templates.yaml", "How to {action}", "How to draw", 2, "at least one {slot}"),
-        ("templates.yaml", "How to {action}", "How  to {action}", 2, "twice in a row"),
-        (
-            "templates.yaml",
             "[garden]",
-            "[meadow]",
-            5,
-            "for.0: no category or sub-category 'meadow'",
-        ),
-        (
-            "templates.yaml",
-            "    for: [garden]",
-            "    except: [science]",
-            3,
-            "templates.growth: serves no sub-category",
-        ),
-        ("templates.yaml", "  growth:", "  how-to:", 3, "how-to: given twice, first on line 2"),
-        ("banks/plants.yaml", "  action:", "  plants: []\n  action:", 5, "plants.plants: "),
-        ("banks/plants.yaml", "- sunflower", "- 7", 3, "entity.0: "),
-        ("banks/plants.yaml", "- sunflower", "- moss", 4, "entity.1: 'moss' is also item 0"),
-        ("banks/plants.yaml", "{entity:a}", "{rose:a}", 6, "action.0: slot {rose} names a kind"),
-        ("banks/plants.yaml", "fixed: true", "gerund: '{x}'", 4, "form 'gerund' has other slots"),
-        ("banks/plants.yaml", "- sunflower", "- @sunflower", 3, "not valid YAML"),
-        (
-            "templates.yaml",
-            "    for: [garden]",
-            "    for: [garden]\n    without: [fern]",
+            "[garden]\n    without: [fern]",
             3,
             "growth: without: no slot can hold 'fern'",
         ),
     ],
+    BANK_FILE: [
+        ("  action:", "  plants: []\n  action:", 5, "plants.plants: "),
+        ("- sunflower", "- 7", 3, "entity.0: "),
+        ("- sunflower", "- moss", 4, "entity.1: 'moss' is also item 0"),
+        ("{entity:a}", "{rose:a}", 6, "action.0: slot {rose} names a kind"),
+        ("fixed: true", "gerund: '{x}'", 4, "form 'gerund' has other slots"),
+        ("- sunflower", "- @sunflower", 3, "not valid YAML"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "line", "message"),
+    [(file, *mistake) for file, mistakes in MISTAKES.items() for mistake in mistakes],
 )
 def test_error_names_file_line_and_key(folder, file, old, new, line, message):
     problems = load_error(folder, file, old, new).splitlines()
