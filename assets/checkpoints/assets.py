@@ -1,7 +1,6 @@
 """The assets from data sets to checkpoints: base model, SFT and GRPO of planner and critic."""
 
 import asyncio
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from inference.calls.call_index import CallIndex
+from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
+from inference.roles import PlanStep
 from schemas.curation import CRITIC_RL, PLANNER_RL
 from schemas.training import (
     BASE_MODEL,
@@ -35,13 +36,14 @@ from training.rewards.rollouts import (
     rollout_rows,
 )
 from training.tracking import tracking_link
-from warehouse import Home
+from warehouse import Home, ImageStore
 
 from ..core.checks import Violations, blocking_checks
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import NODES, Node
-from ..core.plotting import ACCENT, GOOD, OTHER, figure_png, new_figure
+from ..core.plotting import ACCENT, GOOD, OTHER, figure_png, new_figure, small_png
+from ..trajectories.contact_sheet import contact_sheet
 from .recipes import LINEAGE, Recipe, critic_rl, newest_version
 from .training import TrainingRecord, ensure_checkpoint
 
@@ -232,10 +234,6 @@ def _curve(axes: "Axes", curves: Sequence[TrainingProgress], name: str) -> None:
     axes.legend(loc="best")
 
 
-_WIDTH = 46  # characters of a line of a prompt
-_LINES = 5
-
-
 def _rows(recipe: Recipe) -> Iterator[dict[str, Any]]:
     """The rows that GRPO trains on."""
     if recipe.data is None:
@@ -253,26 +251,24 @@ def rollouts_sheet(
     drawn = [row for row in rollouts if row.image][-_MAX_ROLLOUTS:]
     if not drawn:
         return None
-    panels = new_figure(1.6 * len(drawn), columns=3, rows=[1] * len(drawn))
-    with panels as (figure, axes):
-        for row, (before, after, words) in zip(drawn, axes.reshape(-1, 3), strict=True):
-            for panel, image in ((before, judged.get(row.row_id)), (after, row.image)):
-                if image and home.images.exists(image):
-                    panel.imshow(home.images.get(image).image)
-            words.text(0, 1, _caption(row), va="top", fontsize=8, transform=words.transAxes)
-            for panel in (before, after, words):
-                panel.set_axis_off()
-        axes.reshape(-1, 3)[0][0].set_title("judged", fontsize=9)
-        axes.reshape(-1, 3)[0][1].set_title("drawn again", fontsize=9)
-        return figure_png(figure)
+    views = [_rollout_view(home.images, row, judged.get(row.row_id)) for row in drawn]
+    return small_png(contact_sheet(views, image_size=128), colours=255)
 
 
-def _caption(row: RolloutRow) -> str:
+def _rollout_view(images: ImageStore, row: RolloutRow, judged: str | None) -> TrajectoryView:
+    steps = []
+    for number, (name, image) in enumerate({"judged": judged, "drawn again": row.image}.items(), 1):
+        stored = image is not None and images.exists(image)
+        attempts = [AttemptView(images.get(image), chosen=True)] if image and stored else []
+        steps.append(StepView(PlanStep(number, name), attempts))
     verdict = "accepted" if row.verdict else "rejected"
     right = "right" if row.verdict == row.truth else "wrong"
-    reward = "no reward" if row.reward is None else f"reward {row.reward:.2f}"
-    prompt = textwrap.wrap(row.refined_prompt or "(the prompt before)", _WIDTH)
-    return "\n".join([f"step {row.step}: {verdict} ({right}), {reward}", *prompt[:_LINES]])
+    return TrajectoryView(
+        row.refined_prompt or "(the prompt before)",
+        steps=steps,
+        category=f"step {row.step}: {verdict} ({right})",
+        subcategory="no reward" if row.reward is None else f"reward {row.reward:.2f}",
+    )
 
 
 def _checkpoint_checks(name: str) -> dg.AssetChecksDefinition:
