@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from schemas import TABLES, BadImageError, Table
 from schemas.base import ForeignKey
-from warehouse import ImageStore, Lake
+from warehouse import ImageStore
 
 from .foundry import FoundryResource
 from .metadata import table_metadata
@@ -72,8 +72,15 @@ def _duplicates(node: Node, foundry: FoundryResource, shard: str | None) -> Viol
 
 
 def _dangling_rows(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:
-    lake = foundry.home.lake
-    return [row for table in node.tables for row in dangling_references(table, lake, shard)]
+    lake, partitions = foundry.home.lake, [shard] if shard else None
+    violations: Violations = []
+    for table, reference in [(each, ref) for each in node.tables for ref in each.references]:
+        parent = TABLES[reference.table]
+        data = lake.read(table, partitions, list(reference.columns))
+        parents = lake.read(parent, partitions if parent.sharded else None, reference.target)
+        query = _dangling(reference, "data", "parents")
+        violations += find_rows(query, data=data, parents=parents)
+    return violations
 
 
 def find_rows(query: str, **tables: pa.Table) -> Violations:
@@ -90,18 +97,6 @@ def first_rows(connection: duckdb.DuckDBPyConnection, query: str) -> Violations:
 
 def repeated_rows(data: pa.Table) -> Violations:
     return find_rows(_repeated("data", data.column_names), data=data)
-
-
-def dangling_references(table: Table, lake: Lake, shard: str | None) -> Violations:
-    violations: Violations = []
-    for reference in table.references:
-        parent, columns = TABLES[reference.table], list(reference.columns)
-        partitions = [shard] if shard else None
-        data = lake.read(table, partitions, columns)
-        parents = lake.read(parent, partitions if parent.sharded else None, reference.target)
-        query = _dangling(reference, "data", "parents")
-        violations += find_rows(query, data=data, parents=parents)
-    return violations
 
 
 def broken_tables(connection: duckdb.DuckDBPyConnection, tables: Iterable[Table]) -> Violations:

@@ -56,10 +56,10 @@ def add_text_function(connection: duckdb.DuckDBPyConnection, function: Callable[
     connection.create_function(function.__name__, of_batch, type=PythonUDFType.ARROW)
 
 
-def shard_in(shards: list[str], column: str = "shard") -> str:
+def shard_in(shards: list[str]) -> str:
     """A condition that lets DuckDB skip the files of all other shards."""
     quoted = ", ".join("'" + shard.replace("'", "''") + "'" for shard in shards)
-    return f"{column} IN ({quoted})"
+    return f"shard IN ({quoted})"
 
 
 def count_reasons(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, int]:

@@ -4,10 +4,9 @@ Sub-categories take turns in a fixed order, so every stretch of the sequence is 
 Prompt number k depends only on the pack, the seed and the prompts before it: a bank that grows
 keeps its full shards.
 
-Near-duplicates (see `NearDuplicates`): a prompt is left out when, compared with an earlier prompt
-of any split, the words of its terms and all of its words both have a Jaccard similarity of at least
-0.8. Only content words in their base form count: no function words, no numbers, no
-suffix, no word order. "How to fold a boat" and "How do I fold a boat?" are one prompt.
+A near-duplicate of an earlier prompt of any split is left out (see `NearDuplicates`): only content
+words in their base form count, no numbers and no suffix. "How to fold a boat" and "How do I fold a
+boat?" are one prompt.
 
 Held-out prompts never share with training prompts
 - a template or a combination of terms (split `heldout`): some templates are marked in the pack,

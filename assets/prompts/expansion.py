@@ -1,15 +1,13 @@
 """New terms of vocabulary banks: a model proposes them, and each is accepted or rejected.
 
-A term is accepted if it has the form of its kind, no bank of the pack has nearly the same term, and
-the pack's world understands it. Held-out terms do not leak into training through another bank: a
-term for training that contains the words of a held-out term is rejected, and held-out banks get
-their new terms first.
-
-Terms are compared by the base forms of their words: `Cats`, `cat` and `the cat` are one term.
+A term is accepted if it has the form of its kind, no bank of the pack has nearly the same term
+(`Cats`, `cat` and `the cat` are one), and the pack's world (`reader` in its taxonomy) understands
+it. Held-out terms do not leak into training through another bank: a term for training that contains
+the words of a held-out term is rejected, and held-out banks get their new terms first.
 
 The form of a kind is learned from its terms and from how templates inflect them. A proposal is
 brought into that form where that cannot change its meaning (spaces, quotes, an article, an initial
-capital); other differences are reported. The world is `reader` in the pack's taxonomy.
+capital); other differences are reported.
 """
 
 import re
