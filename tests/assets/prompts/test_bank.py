@@ -15,6 +15,7 @@ from assets.prompts.settings import BankSettings
 from assets.prompts.template_fills import Content, NearDuplicates, append_suffix, apply_form
 from schemas import FoundryError
 from schemas.prompts import CATEGORIES, PROMPTS, TEMPLATES, VOCABULARY
+from tests.assets.prompts.tiny_pack import write_pack
 
 SETTINGS = BankSettings()
 
@@ -220,14 +221,12 @@ SKY = "sky: {entity: [cloud, star, moon]}\n"
 
 
 def small_pack(folder, bank, templates):
-    (folder / "banks").mkdir()
-    (folder / "banks/sky.yaml").write_text(bank)
-    (folder / "templates.yaml").write_text(templates)
-    (folder / "taxonomy.yaml").write_text(
+    taxonomy = (
         "title: Small\ncategories: {c: {title: C, subcategories: "
         "{sky: {title: Sky, description: Up., banks: [sky]}}}}\n"
     )
-    return load_pack(folder)
+    files = {"banks/sky.yaml": bank, "templates.yaml": templates, "taxonomy.yaml": taxonomy}
+    return load_pack(write_pack(folder, files))
 
 
 def test_shortage_error_names_count_and_banks_to_extend(tmp_path):

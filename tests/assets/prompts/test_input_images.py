@@ -18,6 +18,7 @@ from schemas import DocumentError, FoundryError
 from schemas.curation import PLANNER_SFT
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import MODEL_CALLS, PLANS, TRAJECTORIES
+from tests.assets.prompts.tiny_pack import write_pack
 from tests.inference.backends.providers.faulty_provider import KEY, FaultSchedule, provider
 from warehouse import EncodedImage
 
@@ -39,11 +40,7 @@ VIEWS = {"Draw a red house on a meadow.", "Draw a green tree on a meadow."}
 
 @pytest.fixture
 def pack(tmp_path) -> Path:
-    for name, text in PACK.items():
-        path = tmp_path / "garden-pack" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return tmp_path / "garden-pack"
+    return write_pack(tmp_path / "garden-pack", PACK)
 
 
 def foundry_of(tmp_path: Path, pack: Path, **sections) -> FoundryResource:

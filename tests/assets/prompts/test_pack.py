@@ -6,6 +6,7 @@ import pytest
 
 from assets.prompts.pack_loader import load_pack
 from schemas import DocumentError, FoundryError
+from tests.assets.prompts.tiny_pack import write_pack
 
 TAXONOMY = """\
 title: Little world
@@ -37,11 +38,8 @@ templates:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "banks").mkdir()
-    (tmp_path / "taxonomy.yaml").write_text(TAXONOMY)
-    (tmp_path / "banks" / "plants.yaml").write_text(BANKS)
-    (tmp_path / "templates.yaml").write_text(TEMPLATES)
-    return tmp_path
+    files = {TAXONOMY_FILE: TAXONOMY, BANK_FILE: BANKS, TEMPLATE_FILE: TEMPLATES}
+    return write_pack(tmp_path, files)
 
 
 def load_error(folder: Path, file: str, old: str, new: str) -> str:

@@ -1,6 +1,7 @@
 """A pack of a few words, whose sub-category `circus` is held out."""
 
 from pathlib import Path
+from textwrap import dedent
 
 from assets.prompts.pack import Pack
 from assets.prompts.pack_loader import load_pack
@@ -39,10 +40,15 @@ _FILES = {
 }
 
 
+def write_pack(folder: Path, files: dict[str, str]) -> Path:
+    """Write the files of a pack below its folder."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+    return folder
+
+
 def tiny_pack(folder: Path) -> Pack:
     """Write the pack below a folder and load it."""
-    for name, text in _FILES.items():
-        path = folder / "zoo" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(line[8:] for line in text.splitlines()))
-    return load_pack(folder / "zoo")
+    return load_pack(write_pack(folder / "zoo", _FILES))
