@@ -321,9 +321,7 @@ def pack_tables(pack: Pack) -> dict[Table, list[Row]]:
             pack=pack.name,
             template_id=name,
             subcategories=pack.serves[name],
-            text=template.text,
-            heldout=template.heldout,
-            composite=template.composite,
+            **template.model_dump(include={"text", "heldout", "composite"}),
         )
         for name, template in pack.templates.items()
     ]
