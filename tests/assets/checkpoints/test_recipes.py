@@ -36,6 +36,13 @@ def planner_rl(profile, **changes):
     return rl(profile, PlannerGrpoSettings, "planner_rl", **changes)
 
 
+def changed(settings, path, value):
+    """A copy with another value at a dotted path."""
+    name, _, rest = path.partition(".")
+    inner = changed(getattr(settings, name), rest, value) if rest else value
+    return settings.model_copy(update={name: inner})
+
+
 def version(parent=BASE, rows="one", **settings):
     return sft("critic", "critic", parent, data(rows), SftSettings(**settings)).version
 
@@ -75,11 +82,9 @@ def test_the_models_behind_rewards_count_and_need_no_keys(monkeypatch):
     gpu = load_profile("gpu")
     assert list(rl(gpu).inputs["generator"]) == ["images"]
     assert list(rl(gpu).inputs["scorer"]) == ["gemini"]
-    other = gpu.gemini.scorer.model_copy(update={"model": "another"})
-    changed = gpu.gemini.model_copy(update={"scorer": other})
-    assert rl(gpu.model_copy(update={"gemini": changed})).version != rl(gpu).version
-    moved = gpu.images.model_copy(update={"endpoints": gpu.images.endpoints * 2})
-    assert rl(gpu.model_copy(update={"images": moved})).version == rl(gpu).version
+    assert rl(changed(gpu, "gemini.scorer.model", "another")).version != rl(gpu).version
+    moved = changed(gpu, "images.endpoints", gpu.images.endpoints * 2)
+    assert rl(moved).version == rl(gpu).version
 
 
 def test_the_generators_of_rewards_count_instead_of_the_loops():
@@ -92,8 +97,7 @@ def test_the_generators_of_rewards_count_instead_of_the_loops():
 
 def test_rewards_that_are_drawn_from_all_images_make_another_checkpoint():
     gpu = load_profile("gpu")
-    loop = gpu.loop.model_copy(update={"conditioning": "all"})
-    recipe = rl(gpu.model_copy(update={"loop": loop}))
+    recipe = rl(changed(gpu, "loop.conditioning", "all"))
     assert recipe.version != rl(gpu).version
     assert recipe.job("1", Path("/job"), Path("/parent")).payload["loop"]["conditioning"] == "all"
 
@@ -115,18 +119,13 @@ def test_the_content_of_a_custom_recipe_counts(tmp_path):
 
 def test_a_reinforced_planner_follows_from_its_grader_and_not_from_a_generator():
     paper = load_profile("paper")
-    judge = paper.evaluation.judge
-    other = judge.model_copy(update={"model": judge.model.model_copy(update={"model": "other"})})
-    judged = paper.model_copy(
-        update={"evaluation": paper.evaluation.model_copy(update={"judge": other})}
-    )
+    judged = changed(paper, "evaluation.judge.model.model", "other")
     recipe = planner_rl(paper)
     assert recipe.role == "planner" and planner_rl(judged).version != recipe.version
     payload = recipe.job("1", Path("/job"), Path("/parent")).payload
     assert payload["data"].endswith("planner_rl.parquet")
     assert payload["judge"].keys() == {"backend", "model"}
-    loop = paper.loop.model_copy(update={"t_max": 1})
-    once = paper.model_copy(update={"loop": loop})
+    once = changed(paper, "loop.t_max", 1)
     assert planner_rl(once).version == recipe.version
     drawn = {"reward": {"of": "outcome"}}
     assert planner_rl(once, **drawn).version != planner_rl(paper, **drawn).version
