@@ -77,8 +77,7 @@ class GrpoLoad:
 def grpo_loads(foundry: FoundryResource, trajectories: int, attempts: float) -> Iterator[GrpoLoad]:
     """The next trainings, after so many more trajectories.
 
-    Args:
-        attempts: drawings of a trajectory.
+    `attempts`: drawings of a trajectory.
     """
     training, home = foundry.settings.training, foundry.home
     if training is None:
@@ -128,8 +127,7 @@ def rows_to_come(foundry: FoundryResource, table: Table, trajectories: int, assu
     """Rows of a set, with those of so many more trajectories, as many of each as there are now; no
     more than its target.
 
-    Args:
-        assumed: rows of a trajectory where there are none yet.
+    `assumed`: rows of a trajectory where there are none yet.
     """
     lake = foundry.home.lake
     rows, finished = lake.rows(table), lake.rows(TRAJECTORIES)

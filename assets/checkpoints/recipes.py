@@ -229,8 +229,7 @@ def sft(
 ) -> Recipe:
     """Supervised fine-tuning of `parent` on the tables of an export for LLaMA-Factory.
 
-    Args:
-        repeats: how often an epoch has the rows of a table; None: each once.
+    `repeats`: how often an epoch has the rows of a table; None: each once.
     """
     changes = {"repeats": dict(repeats)} if repeats else {}
     shared = {"data": data.folder, "datasets": list(data.tables), "settings": settings, **changes}
@@ -295,8 +294,7 @@ def _models_of(
 ) -> dict[str, Any]:
     """Backends of a role -> what their answers follow from; no keys or endpoints are needed.
 
-    Args:
-        named: backends that play it; none: those of `roles`.
+    `named`: backends that play it; none: those of `roles`.
     """
     bound = named or [backend for backend, names in roles.bound.items() if role in names]
     models = {backend: _model_of(getattr(roles, backend), role) for backend in bound}

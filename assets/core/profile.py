@@ -229,8 +229,7 @@ class Profile(Backends):
 
         Shares add up to what the profile allows for as many processes as `most_processes` says.
 
-        Args:
-            number: of the process, from 0.
+        `number`: of the process, from 0.
         """
 
         def share(total: int) -> int:

@@ -34,11 +34,9 @@ _FORMAT = "huggingface"
 def checkpoint_files(home: Home, reference: str) -> tuple[str, dict[str, Path]]:
     """`name@version` of a checkpoint, and its files by name: weights, model card, manifest.
 
-    Args:
-        reference: `name@version`, or a name: its promoted version, else its newest.
+    `reference`: `name@version`, or a name: its promoted version, else its newest.
 
-    Raises:
-        CheckpointError: there is none, or its folder is incomplete.
+    Raises CheckpointError: there is none, or its folder is incomplete.
     """
     identity = reference if "@" in reference else newest(reference, home)
     if identity is None:
@@ -55,8 +53,7 @@ def register_checkpoint(home: Home, folder: Path, source: str) -> CheckpointRow:
 
     Files are linked. A version that is registered already stays as it is.
 
-    Raises:
-        CheckpointError: the folder is no complete checkpoint of this project.
+    Raises CheckpointError: the folder is no complete checkpoint of this project.
     """
     manifest, record = read_manifest(folder), _record(folder)
     if not is_complete_folder(folder):
@@ -110,8 +107,7 @@ def store_training_sets(home: Home, folder: Path, replace: bool) -> dict[str, in
 
     Tables that have these rows already stay untouched, so that a killed pull can be repeated.
 
-    Args:
-        replace: other rows of the same tables are removed; else they are an error.
+    `replace`: other rows of the same tables are removed; else they are an error.
 
     Raises FoundryError: the folder is no export of training sets, or damaged; or tables have other
     rows, in which case nothing is written.

@@ -106,8 +106,7 @@ class _TemplateRotation:
 class PromptBank:
     """The first `count` prompts of a pack, and how many near-duplicates of them were left out.
 
-    Raises:
-        FoundryError: the pack cannot give as many distinct prompts.
+    Raises FoundryError: the pack cannot give as many distinct prompts.
     """
 
     def __init__(

@@ -82,8 +82,7 @@ class FileBank:
 
     In a stretch of a round, prompts that would be held out are passed over. Quotas have no effect.
 
-    Raises:
-        FoundryError: the last shard would have no prompts.
+    Raises FoundryError: the last shard would have no prompts.
     """
 
     def __init__(
@@ -135,8 +134,7 @@ class FileBank:
 def store_images(home: Home, pack: Pack) -> None:
     """Store the images of a pack's prompts in the home.
 
-    Raises:
-        FoundryError: an image is missing in the pack's folder, or is another one.
+    Raises FoundryError: an image is missing in the pack's folder, or is another one.
     """
     for sha256 in dict.fromkeys(image for prompt in pack.prompts for image in prompt.images):
         if home.images.exists(sha256):

@@ -37,8 +37,7 @@ def add_input_images(
 
     A prompt whose picture the generator refuses to draw is left out.
 
-    Raises:
-        FoundryError: a call failed after all retries; finished ones are journaled.
+    Raises FoundryError: a call failed after all retries; finished ones are journaled.
     """
     wanted = [row for row in rows if row.input_image_texts and is_used(row)]
     texts = list(dict.fromkeys(text for row in wanted for text in row.input_image_texts or ()))

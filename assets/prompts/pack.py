@@ -246,8 +246,7 @@ class FilePrompt(ConfigModel):
 class Pack:
     """A loaded pack, whose references are checked.
 
-    Args:
-        prompts: of a pack that is a file of prompts, in `folder`; it has no banks.
+    `prompts`: of a pack that is a file of prompts, in `folder`; it has no banks.
     """
 
     name: str

@@ -95,8 +95,7 @@ class RoundPlan(ConfigModel):
 def recorded_rounds(home: Home) -> list[RoundPlan]:
     """All rounds, those that are not finished included, in their order.
 
-    Raises:
-        FoundryError: one was recorded by an earlier version, in another form.
+    Raises FoundryError: one was recorded by an earlier version, in another form.
     """
     try:
         plans = [
@@ -125,8 +124,7 @@ def roles_of_shard(foundry: FoundryResource, shard: str) -> Roles:
     """Who makes a shard: the profile's roles, or those of a round, whose planner and critic are the
     checkpoints that it began with.
 
-    Raises:
-        FoundryError: there is no such checkpoint any more.
+    Raises FoundryError: there is no such checkpoint any more.
     """
     plan = rounds_of_shards(foundry.home, [shard]).get(shard)
     if plan is None:

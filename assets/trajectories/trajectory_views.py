@@ -72,8 +72,7 @@ def load_trajectories(
 ) -> list[TrajectoryView]:
     """The trajectories with these ids, in their order.
 
-    Args:
-        shards: where they are; None: anywhere.
+    `shards`: where they are; None: anywhere.
 
     Raises:
         FoundryError: an id is unknown.
