@@ -270,12 +270,9 @@ class TestCheckpoints:
 
 @pytest.mark.long
 class TestMistakes:
-    def test_nothing_is_pushed_without_an_answer(self, hub, command, curated):
+    def test_nothing_is_pushed_without_an_answer_or_a_token(self, hub, command, curated):
         line = command(curated, "push", "data", DATA)
         assert line == "error: nothing was pushed: answer y, or add --yes"
-        assert hub.repos == {}
-
-    def test_tokens(self, hub, command, curated, home):
         wrong = command(curated, "push", "data", DATA, "--yes", HF_TOKEN="hf_wrong")
         none = command(curated, "push", "data", DATA, "--yes", HF_TOKEN="")
         assert "set HF_TOKEN to a valid one" in wrong and "set HF_TOKEN" in none
@@ -284,12 +281,10 @@ class TestMistakes:
         assert "use a token that may write" in foreign
         assert hub.repos == {}
 
-    def test_missing_repositories(self, command, home):
+    def test_missing_repositories_and_revisions(self, hub, command, home):
         line = command(home, "pull", "me/nothing")
         assert "me/nothing does not exist" in line and "datasets/me/nothing" in line
         assert "write owner/name" in command(home, "pull", "nothing")
-
-    def test_missing_revisions(self, hub, command, home):
         hub.repos["models/me/critic"] = Repo(private=False)
         assert "this revision of it" in command(home, "pull", MODEL, "--revision", "v9")
         assert "is not a checkpoint" in command(home, "pull", MODEL)
@@ -299,13 +294,11 @@ class TestMistakes:
         assert "is public: add --public" in command(curated, "push", "data", DATA, "--yes")
         assert "pushed" in command(curated, "push", "data", DATA, "--yes", "--public")
 
-    @pytest.mark.long
     @pytest.mark.parametrize(("status", "said"), [(503, "has a problem (503)"), (429, "(429)")])
     def test_a_hub_in_trouble(self, hub, command, home, status, said):
         hub.failures.append(("/api/", status))
         assert said in command(home, "pull", MODEL)
 
-    @pytest.mark.long
     def test_no_hub_at_all(self, command, home, monkeypatch):
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
         line = command(home, "pull", MODEL)

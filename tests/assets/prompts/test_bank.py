@@ -113,8 +113,7 @@ def test_near_duplicates_are_left_out_and_counted(bank):
             shown = " ".join(prompt.input_image_texts or ())
             words = frozenset(re.findall(r"\w+", f"{prompt.text} {shown}".lower()))
             groups[prompt.subcategory, prompt.template_id].append(words)
-    same = sum(len(group) - len(set(group)) for group in groups.values())
-    assert same == 0
+    assert all(len(group) == len(set(group)) for group in groups.values())
     assert bank.near_duplicates > 0
 
 
