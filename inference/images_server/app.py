@@ -26,6 +26,7 @@ from .ray_replicas import ReplicaPool, deploy
 
 KEY = "INTERLEAVE_IMAGES_KEY"
 _IDLE_SECONDS = 120
+_GRACE_SECONDS = 30  # that running requests get to finish when the server stops
 
 
 def serve_images(
@@ -34,7 +35,7 @@ def serve_images(
     settings: ImagesServerSettings,
     report: Callable[[str], object],
 ) -> None:
-    """Serve a model until Ctrl-C or SIGTERM; running requests then get `grace_seconds` to finish.
+    """Serve a model until Ctrl-C or SIGTERM; running requests get some time to finish.
 
     Args:
         reference, registry: see `find_servable`.
@@ -54,7 +55,7 @@ def serve_images(
             handle_signals(interrupt)  # replaced by Ray's
             app = make_app(model, replicas, settings, keys, report)
             try:
-                HTTPServer(app, _IDLE_SECONDS, settings.grace_seconds).run(sockets=[listener])
+                HTTPServer(app, _IDLE_SECONDS, _GRACE_SECONDS).run(sockets=[listener])
             finally:
                 report("stopping")
                 handle_signals(signal.SIG_IGN)  # let the shutdown finish

@@ -76,12 +76,6 @@ class ImagesServerSettings(ConfigModel):
         description="Address (host:port, or auto) of a running Ray cluster of which this machine "
         "is a node; null: start a local Ray, which ends with the server",
     )
-    gather_seconds: float = Field(
-        0.02, ge=0, description="How long the first image of a batch waits for others"
-    )
-    grace_seconds: int = Field(
-        30, ge=0, description="Time that requests under way get to finish when the server stops"
-    )
     allowed: ImageLimits = ImageLimits()
 
 
@@ -235,7 +229,7 @@ class Replica:
     """
 
     def __init__(
-        self, model: ServableImageModel, device: str, batch: int, gather_seconds: float
+        self, model: ServableImageModel, device: str, batch: int, gather_seconds: float = 0.02
     ) -> None:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._paints_masks = model.limits.mask

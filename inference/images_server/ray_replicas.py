@@ -160,7 +160,7 @@ def _deploy(model: ServableImageModel, settings: ImagesServerSettings, name: str
         logging_config={"enable_access_log": False, "log_level": "WARNING"},
     )(Replica)
     device = "cuda" if on_gpu else "cpu"
-    app = deployment.bind(model, device, settings.batch, settings.gather_seconds)
+    app = deployment.bind(model, device, settings.batch)
     target = serve.RunTarget(app, name=name, route_prefix=None)
     (handle,) = serve.run_many([target], wait_for_applications_running=False)
     return ReplicaPool(name, handle, wanted)
