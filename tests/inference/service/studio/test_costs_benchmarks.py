@@ -33,7 +33,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 REPORT = "/studio/benchmarks/report"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)  # before the browser: it runs an event loop
 def home(tmp_path_factory):
     """Two days of calls, of which one has no price, and 60 of 100 USD spent."""
     home = Home(str(tmp_path_factory.mktemp("home")))
