@@ -251,21 +251,22 @@ class BackendsBase(ConfigModel):
         """
 
         @cache  # roles share endpoints
-        def problem(section: ApiSettings, endpoint: EndpointSettings) -> str | None:
+        def problem(backend: str, endpoint: EndpointSettings) -> str | None:
             try:
                 key = endpoint.secret()
             except FoundryError as error:
                 return str(error)
-            health = section.health(endpoint, key, timeout_seconds)
+            health = self.apis[backend].health(endpoint, key, timeout_seconds)
             return health.problem and f"{health.url}: {health.problem}"
 
         for role, name in names.items():
-            section = self.apis.get(name.partition("/")[0])
+            backend = name.partition("/")[0]
+            section = self.apis.get(backend)
             for _, played, model in section.models() if section else ():
                 if section and played == role:
                     endpoints = section.endpoints_of(model)
                     # A server of ours is started by the first call.
-                    problems = [None if one.server else problem(section, one) for one in endpoints]
+                    problems = [None if one.server else problem(backend, one) for one in endpoints]
                     if all(problems):
                         return f"{role}: {problems[0]}"
         return None
