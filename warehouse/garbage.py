@@ -186,7 +186,7 @@ def referenced_images(home: Home) -> HashSet:
     if not home.storage.is_local and home.local.exists():
         roots.append(Storage.at(str(home.local)))
     for root in roots:
-        for path in root.walk((*_SKIPPED, home.images.index_file.name)):
+        for path, _ in root.walk((*_SKIPPED, home.images.index_file.name)):
             try:
                 found.update(_hashes(root, path))
             except FileNotFoundError:  # replaced or finished meanwhile

@@ -106,16 +106,13 @@ def read_ranges(packs: Storage, name: str) -> list[ImageRange]:
         ) from error
 
 
-def read_pack(packs: Storage, name: str) -> Iterator[tuple[str, bytes]]:
-    """Every image of a pack with the hash that it should have, which is not verified."""
-    for sha256, offset, length in read_ranges(packs, name):
-        yield sha256, packs.read_range(name, offset, length)
-
-
 def damaged_images(packs: Storage, name: str) -> list[str]:
     """Images of a pack whose bytes have another hash; raises as `read_ranges`."""
-    contents = read_pack(packs, name)
-    return [sha256 for sha256, data in contents if hashlib.sha256(data).hexdigest() != sha256]
+
+    def is_intact(sha256: str, offset: int, length: int) -> bool:
+        return hashlib.sha256(packs.read_range(name, offset, length)).hexdigest() == sha256
+
+    return [each.sha256 for each in read_ranges(packs, name) if not is_intact(*each)]
 
 
 def _groups(

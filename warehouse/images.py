@@ -16,7 +16,7 @@ from PIL import Image
 
 from schemas import BadImageError
 
-from .image_pack import PACK, PackIndex, read_ranges
+from .image_pack import PackIndex
 from .storage import FileStat, Storage
 
 UPLOAD_FORMATS = ("PNG", "JPEG", "WEBP")
@@ -27,7 +27,6 @@ FRESH_SECONDS = 24 * 3600
 
 _REMEDY = "`interleave run --select trajectories --force` generates it again"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_FOLDER = re.compile(r"[0-9a-f]{2}")
 _FILE = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}\.png")
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
 _MAGIC = ((_JPEG, "image/jpeg"), (b"RIFF", "image/webp"), (b"GIF8", "image/gif"))
@@ -260,21 +259,11 @@ class ImageStore:
             raise BadImageError(f"{sha256!r} is not the sha256 of an image")
         return f"{sha256[:2]}/{sha256}.png"
 
-    def stored(self) -> Iterator[tuple[str, str]]:
-        """(sha256, path of file or pack below the store's root) of every copy of every image."""
-        for path, _ in self.files():
-            yield Path(path).stem, path
-        for name in self.packs.packs.names(PACK):
-            yield from (
-                (each.sha256, f"packs/{name}") for each in read_ranges(self.packs.packs, name)
-            )
-
     def files(self) -> Iterator[tuple[str, FileStat]]:
         """Paths of the images that are files, sorted, and their sizes and ages."""
-        for folder in self.storage.folders():
-            for path, stat in self.storage.list_files(folder) if _FOLDER.fullmatch(folder) else ():
-                if _FILE.fullmatch(path):
-                    yield path, stat
+        for path, stat in self.storage.walk(("packs", ".tmp")):
+            if _FILE.fullmatch(path):
+                yield path, stat
 
     def _copies(self, sha256: str) -> Iterator[tuple[str, bytes]]:
         """Bytes of the copies of an image, and for messages what to do about a damaged one."""

@@ -7,6 +7,7 @@ before the others.
 """
 
 import io
+import mmap
 import os
 import threading
 import time
@@ -27,7 +28,6 @@ from .storage import storage_errors
 
 LINES, COMPRESSED = ".jsonl", ".jsonl.zst"
 
-_BLOCK = 65_536
 _CHECKSUM_BYTES = 21
 _LOCK_SECONDS = 0.3  # for those that hold it for a moment: `is_in_use`, `compress`
 
@@ -230,11 +230,7 @@ def _end_with_a_line(fd: int) -> None:
 
 def _end_of_last_line(fd: int) -> int:
     """Offset after the last newline."""
-    end = os.fstat(fd).st_size
-    while end > 0:
-        start = max(0, end - _BLOCK)
-        newline = os.pread(fd, end - start, start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        end = start
-    return 0
+    if not os.fstat(fd).st_size:
+        return 0
+    with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as content:
+        return content.rfind(b"\n") + 1

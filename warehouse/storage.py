@@ -247,30 +247,17 @@ class Storage:
             else:
                 self.fs.pipe_file(f"{self.root}/{path}", self.fs.cat_file(f"{self.root}/{path}"))
 
-    def list_files(self, folder: str = "") -> Iterator[tuple[str, FileStat]]:
-        """Paths (below this folder) of the files in `folder`, not in folders below it."""
-        with storage_errors("listed", self.url(folder)):
-            top = f"{self.root}/{folder}".rstrip("/")
-            for path, info in self.fs.find(top, maxdepth=1, detail=True).items():
-                with suppress(FileNotFoundError):
-                    yield path.removeprefix(f"{self.root}/"), _stat(info)
-
-    def walk(self, skipped: Sequence[str] = ()) -> Iterator[str]:
-        """Paths of all files at any depth, without those folders and files at the top."""
+    def walk(self, skipped: Sequence[str] = ()) -> Iterator[tuple[str, FileStat]]:
+        """Sorted paths of all files at any depth, without those folders and files at the top."""
         with storage_errors("listed", self.url()):
             for top in self._top():
                 if top.rpartition("/")[2] not in skipped:
-                    for path in self.fs.find(top):
-                        yield path.removeprefix(f"{self.root}/")
-
-    def folders(self) -> list[str]:
-        """Sorted names of the folders (and files) in this folder."""
-        with storage_errors("listed", self.url()):
-            return sorted(path.rpartition("/")[2] for path in self._top())
+                    for path, info in self.fs.find(top, detail=True).items():
+                        yield path.removeprefix(f"{self.root}/"), _stat(info)
 
     def _top(self) -> list[str]:
         with suppress(FileNotFoundError):
-            return [path.rstrip("/") for path in self.fs.ls(self.root, detail=False)]
+            return sorted(path.rstrip("/") for path in self.fs.ls(self.root, detail=False))
         return []
 
     def files(self, folder: str, name: str) -> Iterator[tuple[str, FileState]]:

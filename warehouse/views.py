@@ -7,7 +7,6 @@ writes a new file and renames it over the old one.
 """
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from glob import escape
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import duckdb
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from schemas import TABLES, VIEWS, Table, View
 
@@ -24,7 +24,6 @@ from .lake import REQUESTS
 from .storage import first_line, storage_errors
 
 T = TypeVar("T")
-_PAUSES = (0.02, 0.04, 0.08, 0.16, 0.32)  # seconds after each try
 
 
 def connect(home: Home, read_only: bool = True, requests: bool = True) -> duckdb.DuckDBPyConnection:
@@ -52,12 +51,13 @@ def connect(home: Home, read_only: bool = True, requests: bool = True) -> duckdb
 def with_retries(read: Callable[[], T]) -> T:
     """What `read` makes of the lake's files; again where that fails, as a partition may have been
     replaced or removed meanwhile. Raises the last `duckdb.Error`."""
-    for pause in _PAUSES:
-        try:
-            return read()
-        except duckdb.Error:
-            time.sleep(pause)
-    return read()
+    retrying = Retrying(
+        retry=retry_if_exception_type(duckdb.Error),
+        wait=wait_exponential(multiplier=0.02),  # seconds, doubled after each try
+        stop=stop_after_attempt(6),
+        reraise=True,
+    )
+    return retrying(read)
 
 
 def lock_to_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
