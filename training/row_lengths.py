@@ -6,7 +6,7 @@ LLaMA-Factory would cut them off, and with them the tokens of pictures; verl wou
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -111,8 +111,8 @@ class LeftOut:
         self._file.write(orjson.dumps(named, option=orjson.OPT_APPEND_NEWLINE))
         self.count += 1
 
-    def publish(self, total: int) -> None:
-        """Give the file its name.
+    def publish(self, total: int, log: Callable[[str], object]) -> None:
+        """Give the file its name, and log how many of all rows are in it.
 
         Raises:
             FoundryError: all rows are left out.
@@ -122,6 +122,8 @@ class LeftOut:
             raise FoundryError(f"all {total} rows are longer than {self._limit}: raise it")
         if self.count:
             self._draft.replace(self._target)
+            many = f"{self.count} of {total} rows"
+            log(f"{many} are longer than {self._limit}: see {self._target.name}")
         else:
             self._target.unlink(missing_ok=True)
 

@@ -20,7 +20,7 @@ from warehouse.atomic import atomic_path
 from warehouse.parted_files import stored_files
 from warehouse.table_files import in_row_groups
 
-from ..row_lengths import LEFT_OUT, LeftOut, TokenCounter, image_size
+from ..row_lengths import LeftOut, TokenCounter, image_size
 from .recipe import DEV_ROWS, ROWS, GrpoSettings
 
 _BATCH = 256  # rows in memory
@@ -195,12 +195,7 @@ def _fitting(
                 left_out.add(row_id=name, tokens=tokens)
             else:
                 (dev if _position(name) < settings.dev_share else train).append(number)
-        left_out.publish(total)
-    if left_out.count:
-        log(
-            f"{left_out.count} of {total} prompts are longer than prompt_length {limit}: "
-            f"see {LEFT_OUT}"
-        )
+        left_out.publish(total, log)
     return train, dev
 
 

@@ -18,7 +18,7 @@ from schemas import FoundryError
 from warehouse.parted_files import JsonList, PartedFile, Row, stored_files
 from warehouse.storage import first_line
 
-from ..row_lengths import LEFT_OUT, LeftOut, TokenCounter, image_size
+from ..row_lengths import LeftOut, TokenCounter, image_size
 from .recipe import SftJob, SftRecipe, dev_set
 
 DATASET_INFO = "dataset_info.json"
@@ -108,10 +108,8 @@ def prepare_rows(
                         data_set.add(row)
                     else:
                         left_out.add(data_set=name, row=number, tokens=length)
-        left_out.publish(total)
-    if left_out.count:
-        log(f"{left_out.count} of {total} rows are longer than cutoff_len {limit}: see {LEFT_OUT}")
-    elif not share and not job.repeats:
+        left_out.publish(total, log)
+    if not (left_out.count or share or job.repeats):
         rmtree(draft)
         return job.data
     (draft / DATASET_INFO).write_bytes(orjson.dumps(info))
