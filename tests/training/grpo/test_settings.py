@@ -11,23 +11,27 @@ from assets.core.profile import FOLDER, load_profile
 from schemas import FoundryError
 from training.grpo import verl_options
 from training.grpo.recipe import CriticGrpoSettings, cluster_overrides, environment, overrides
+from training.grpo.verl_options import ACTOR, MODEL, ROLLOUT
 from training.settings import TrainingSettings
 
 PATHS = (Path("/models/m"), Path("/a b/it's"))
-ACTOR = "actor_rollout_ref.actor"
 PAGE = Path(__file__).parents[3] / "docs" / "training.md"
 
 
-def options(settings: CriticGrpoSettings) -> dict[str, str]:
-    lines = (line.lstrip("+").split("=", 1) for line in overrides(settings, *PATHS, steps=7))
-    return dict(lines)
+def options(**settings: object) -> dict[str, str]:
+    lines = overrides(CriticGrpoSettings(**settings), *PATHS, steps=7)
+    return dict(line.lstrip("+").split("=", 1) for line in lines)
+
+
+def paper(**changes: object) -> CriticGrpoSettings:
+    return CriticGrpoSettings(recipe="paper", **changes)
 
 
 def test_large_recipes_have_the_references_numbers():
     for recipe in ["paper", "reference"]:
-        line = options(CriticGrpoSettings(recipe=recipe))
+        line = options(recipe=recipe)
         expected = {
-            "actor_rollout_ref.rollout.n": "8",
+            f"{ROLLOUT}.n": "8",
             "data.train_batch_size": "16",
             f"{ACTOR}.ppo_mini_batch_size": "8",
             f"{ACTOR}.optim.lr": "2e-06",
@@ -36,12 +40,12 @@ def test_large_recipes_have_the_references_numbers():
             f"{ACTOR}.clip_ratio_high": "0.3",
             f"{ACTOR}.clip_ratio_c": "3.0",
             f"{ACTOR}.loss_agg_mode": "'token-mean'",
-            "actor_rollout_ref.rollout.temperature": "1.0",
+            f"{ROLLOUT}.temperature": "1.0",
             "data.max_prompt_length": "16384",
             "data.max_response_length": "4096",
             "trainer.device": "'cuda'",
             "trainer.n_gpus_per_node": "8",
-            "actor_rollout_ref.rollout.tensor_model_parallel_size": "4",
+            f"{ROLLOUT}.tensor_model_parallel_size": "4",
         }
         assert {key: line[key] for key in expected} == expected
 
@@ -50,85 +54,69 @@ def test_paper_and_published_code_differ_in_divergence_and_reward():
     for name, kl, form in (("paper", 1e-3, "paper"), ("reference", 0, "code")):
         settings = CriticGrpoSettings(recipe=name)
         assert (settings.kl, settings.reward.form) == (kl, form)
-        assert options(settings)[f"{ACTOR}.use_kl_loss"] == ("true" if kl else "false")
+        assert options(recipe=name)[f"{ACTOR}.use_kl_loss"] == ("true" if kl else "false")
 
 
 def test_a_reward_that_is_set_in_part_is_the_recipes_otherwise():
-    reward = CriticGrpoSettings.model_validate(
-        {"recipe": "reference", "reward": {"alpha": 0.5}}
-    ).reward
+    reward = CriticGrpoSettings(recipe="reference", reward={"alpha": 0.5}).reward
     assert (reward.alpha, reward.form, reward.concurrency) == (0.5, "code", 128)
 
 
 def test_set_fields_override_the_recipe():
-    settings = CriticGrpoSettings(recipe="paper", learning_rate=1e-6, gpus=2)
+    settings = paper(learning_rate=1e-6, gpus=2)
     assert (settings.learning_rate, settings.gpus, settings.response_length) == (1e-6, 2, 4096)
     assert CriticGrpoSettings.model_validate(settings.model_dump()) == settings
-    line = options(CriticGrpoSettings(kl=1e-3))
+    line = options(kl=1e-3)
     assert line[f"{ACTOR}.use_kl_loss"] == "true" and line[f"{ACTOR}.kl_loss_coef"] == "0.001"
 
 
 def test_a_cpu_run_is_batched_and_skips_the_second_pass():
-    line = options(CriticGrpoSettings(batch=4, mini_batch=2, n=3))
-    assert line["actor_rollout_ref.rollout.name"] == "'batched_cpu'"
-    assert line["actor_rollout_ref.rollout.max_num_seqs"] == "12"
+    line = options(batch=4, mini_batch=2, n=3)
+    assert line[f"{ROLLOUT}.name"] == "'batched_cpu'"
+    assert line[f"{ROLLOUT}.max_num_seqs"] == "12"
     assert line["algorithm.rollout_correction.bypass_mode"] == "true"
     assert environment(CriticGrpoSettings())["VERL_PLATFORM"] == "cpu"
-    assert "VERL_PLATFORM" not in environment(CriticGrpoSettings(recipe="paper"))
+    assert "VERL_PLATFORM" not in environment(paper())
     assert line["data.train_files"] == r"'/a b/it\'s/rows.parquet'"
 
 
 def test_a_pass_divides_a_devices_update():
     assert CriticGrpoSettings().pass_size == 64
     assert CriticGrpoSettings(batch=2, mini_batch=2, n=2).pass_size == 4
-    assert CriticGrpoSettings(recipe="paper").pass_size == 1
-    assert CriticGrpoSettings(recipe="paper", micro_batch=6).pass_size == 2
-    assert (
-        CriticGrpoSettings(recipe="paper", nodes=2, mini_batch=4, n=4, micro_batch=8).pass_size == 1
-    )
+    assert paper().pass_size == 1
+    assert paper(micro_batch=6).pass_size == 2
+    assert paper(nodes=2, mini_batch=4, n=4, micro_batch=8).pass_size == 1
 
 
 def test_attention_needs_no_package_unless_it_is_there_or_asked_for():
-    model = "actor_rollout_ref.model"
-    attention = f"{model}.override_config.attn_implementation"
-    plain = options(CriticGrpoSettings(recipe="paper"))
-    assert (plain[attention], plain[f"{model}.use_remove_padding"]) == ("'sdpa'", "false")
-    asked = options(CriticGrpoSettings(recipe="paper", attention="flash_attention_2"))
-    assert (asked[attention], asked[f"{model}.use_remove_padding"]) == (
-        "'flash_attention_2'",
-        "true",
-    )
-    chosen = [
-        CriticGrpoSettings(recipe="paper"),
-        CriticGrpoSettings(recipe="paper", attention="sdpa"),
-    ]
-    assert [settings.environment_extra for settings in chosen] == [None, None]
+    names = (f"{MODEL}.override_config.attn_implementation", f"{MODEL}.use_remove_padding")
     asking = {"attention": "flash_attention_2"}
-    assert CriticGrpoSettings(recipe="paper", **asking).environment_extra == "flash"
-    assert CriticGrpoSettings(**asking).environment_extra is None, (
-        "the CPU engine has no use for it"
-    )
-    found = overrides(CriticGrpoSettings(recipe="paper"), *PATHS, 7, attention="flash_attention_2")
-    assert f"{model}.use_remove_padding=true" in found
+    for changes, expected in (({}, ("'sdpa'", "false")), (asking, ("'flash_attention_2'", "true"))):
+        line = options(recipe="paper", **changes)
+        assert tuple(line[name] for name in names) == expected
+    assert paper().environment_extra is None is paper(attention="sdpa").environment_extra
+    assert paper(**asking).environment_extra == "flash"
+    assert CriticGrpoSettings(**asking).environment_extra is None, "no use for the CPU engine"
+    assert f"{MODEL}.use_remove_padding=true" in overrides(paper(), *PATHS, 7, **asking)
 
 
 def test_options_are_passed_on_and_replace_fixed_ones():
     chosen = {
-        "actor_rollout_ref.rollout.gpu_memory_utilization": 0.7,
-        "actor_rollout_ref.rollout.limit_images": 3,
+        f"{ROLLOUT}.gpu_memory_utilization": 0.7,
+        f"{ROLLOUT}.limit_images": 3,
         "+data.mine": ["a", None],
     }
-    lines = overrides(CriticGrpoSettings(recipe="paper", options=chosen), *PATHS, 7)
-    assert "actor_rollout_ref.rollout.gpu_memory_utilization=0.7" in lines
-    assert "+actor_rollout_ref.rollout.limit_images=3" in lines and "+data.mine=['a',null]" in lines
+    lines = overrides(paper(options=chosen), *PATHS, 7)
+    assert f"{ROLLOUT}.gpu_memory_utilization=0.7" in lines
+    assert f"+{ROLLOUT}.limit_images=3" in lines and "+data.mine=['a',null]" in lines
     assert len({line.lstrip("+").partition("=")[0] for line in lines}) == len(lines)
 
 
 def test_options_that_collide_with_ours_are_rejected():
     cases = [
         ("data.train_batch_size", "set that instead"),
-        ("++actor_rollout_ref.rollout.n", "`n`: set that instead"),
-        ("actor_rollout_ref.actor.optim", "`learning_rate`"),
+        (f"++{ROLLOUT}.n", "`n`: set that instead"),
+        (f"{ACTOR}.optim", "`learning_rate`"),
         ("trainer.default_local_dir", "the driver sets this"),
         ("reward.reward_manager.name", "the driver sets this"),
         ("hydra.run.dir", "the driver sets this"),
@@ -144,45 +132,38 @@ def test_options_that_collide_with_ours_are_rejected():
 def test_a_colliding_option_names_file_line_and_key(tmp_path):
     profile = (FOLDER / "sketch.yaml").read_text()
     path = tmp_path / "mine.yaml"
-    path.write_text(
-        profile.replace(
-            "critic_rl: {recipe: sketch, learning_rate: 5.0e-5, max_steps: 40, parent_share: 0.5}",
-            "critic_rl: {options: {trainer.save_freq: 3}}",
-        )
-    )
-    with pytest.raises(
-        FoundryError, match=r"mine.yaml:\d+: training.critic_rl.options: .*save_every"
-    ):
+    wrong = re.sub(r"critic_rl: \{.*\}", "critic_rl: {options: {trainer.save_freq: 3}}", profile)
+    path.write_text(wrong)
+    problem = r"mine.yaml:\d+: training.critic_rl.options: .*save_every"
+    with pytest.raises(FoundryError, match=problem):
         load_profile(str(path))
 
 
 def test_every_setting_that_becomes_an_option_exists():
-    assert set(verl_options.SETTING_OF.values()) | set(verl_options.DERIVED_FROM.values()) <= set(
-        CriticGrpoSettings.model_fields
-    )
+    named = {*verl_options.SETTING_OF.values(), *verl_options.DERIVED_FROM.values()}
+    assert named <= set(CriticGrpoSettings.model_fields)
 
 
 def test_one_gpu_trains_adapters_and_offloads():
-    line = options(CriticGrpoSettings(recipe="lora"))
-    model = "actor_rollout_ref.model"
-    assert (line[f"{model}.lora_rank"], line[f"{model}.lora_alpha"]) == ("64", "128")
-    assert line[f"{model}.lora.merge"] == line[f"{model}.use_fused_kernels"] == "true"
+    line = options(recipe="lora")
+    assert (line[f"{MODEL}.lora_rank"], line[f"{MODEL}.lora_alpha"]) == ("64", "128")
+    assert line[f"{MODEL}.lora.merge"] == line[f"{MODEL}.use_fused_kernels"] == "true"
     assert line[f"{ACTOR}.optim.lr"] == "2e-05"
     assert line[f"{ACTOR}.fsdp_config.optimizer_offload"] == "true"
-    assert line["actor_rollout_ref.rollout.tensor_model_parallel_size"] == "1"
+    assert line[f"{ROLLOUT}.tensor_model_parallel_size"] == "1"
     # On several GPUs verl 0.9.1 does not add up the gradients that these give a trained head.
-    assert f"{model}.use_fused_kernels" not in options(CriticGrpoSettings(recipe="paper"))
+    assert f"{MODEL}.use_fused_kernels" not in options(recipe="paper")
 
 
 def test_vllm_has_room_for_the_longest_sequence_and_ray_for_all_workers():
-    length, cpus = "actor_rollout_ref.rollout.max_model_len", "ray_kwargs.ray_init.num_cpus"
+    length, cpus = f"{ROLLOUT}.max_model_len", "ray_kwargs.ray_init.num_cpus"
     storage = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
-    paper, lora = (options(CriticGrpoSettings(recipe=name)) for name in ("paper", "lora"))
-    assert (paper[length], paper[cpus], paper[storage]) == ("20480", "48", "2")
+    plain, lora = (options(recipe=name) for name in ("paper", "lora"))
+    assert (plain[length], plain[cpus], plain[storage]) == ("20480", "48", "2")
     assert (lora[length], lora[cpus]) == ("8192", "20")
-    nodes = options(CriticGrpoSettings(recipe="paper", nodes=2))
+    nodes = options(recipe="paper", nodes=2)
     assert cpus not in nodes and nodes[storage] == "4"
-    dynamic = options(CriticGrpoSettings(recipe="paper", tokens_per_gpu=24000))
+    dynamic = options(recipe="paper", tokens_per_gpu=24000)
     assert dynamic[f"{ACTOR}.use_dynamic_bsz"] == "true"
     assert dynamic[f"{ACTOR}.ppo_max_token_len_per_gpu"] == "24000"
 
@@ -204,8 +185,8 @@ def test_contradictions_name_the_fix():
 
 
 def test_a_clusters_workers_get_their_python_and_environment():
-    settings = CriticGrpoSettings(recipe="paper", nodes=2)
-    assert settings.on_cluster and not CriticGrpoSettings(recipe="paper").on_cluster
+    settings = paper(nodes=2)
+    assert settings.on_cluster and not paper().on_cluster
     lines = cluster_overrides(Path("/e n/bin/python"), environment(settings))
     ray = "++ray_kwargs.ray_init.runtime_env"
     assert lines[0] == rf"{ray}.py_executable='\'/e n/bin/python\''"
