@@ -12,15 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from inference.backends.checkpoint import promotions
-from inference.backends.checkpoint.manifest import (
-    CheckpointError,
-    checkpoint_folder,
-    checkpoint_rows,
-    find_checkpoint,
-    is_complete_folder,
-    usable_folder,
-)
+from inference.backends.checkpoint import manifest, promotions
 from inference.backends.checkpoint.promotions import RegistryEvent
 from schemas import FoundryError, StorageError
 from schemas.training import CHECKPOINTS, CheckpointRow, CheckpointStatus
@@ -41,7 +33,7 @@ class CheckpointRegistry:
 
     def folder(self, name: str, version: str, area: str = "checkpoints") -> Path:
         """The folder of a checkpoint, which need not exist yet."""
-        return checkpoint_folder(name, version, self.home, area)
+        return manifest.checkpoint_folder(name, version, self.home, area)
 
     def job_folder(self, name: str, version: str) -> Path:
         """The working folder of a trainer: its own checkpoints and logs, from which it resumes."""
@@ -53,7 +45,7 @@ class CheckpointRegistry:
         """
         trainings = self.home.local.absolute() / "training"
         for folder in sorted(trainings.glob("*/*")):
-            if not is_complete_folder(self.folder(folder.parent.name, folder.name)):
+            if not manifest.is_complete_folder(self.folder(folder.parent.name, folder.name)):
                 continue  # it may be resumed
             entries = [*folder.glob("checkpoints/*"), *folder.glob("model*")]
             for path in [each for each in entries if each.suffix != ".jsonl"]:
@@ -65,7 +57,7 @@ class CheckpointRegistry:
     def is_complete(self, name: str, version: str) -> bool:
         """Whether a version is registered and its folder complete."""
         registered = self.home.lake.exists(CHECKPOINTS, f"{name}-{version}")
-        return registered and is_complete_folder(self.folder(name, version))
+        return registered and manifest.is_complete_folder(self.folder(name, version))
 
     def usable_folder(self, name: str, version: str) -> Path:
         """The folder of a registered version.
@@ -73,15 +65,15 @@ class CheckpointRegistry:
         Raises:
             CheckpointError: there is no such version, or its folder is incomplete.
         """
-        return usable_folder(name, version, self.home)
+        return manifest.usable_folder(name, version, self.home)
 
     def rows(self, name: str | None = None) -> list[CheckpointRow]:
         """All checkpoints, or those of a name, oldest first."""
-        return checkpoint_rows(self.home, name)
+        return manifest.checkpoint_rows(self.home, name)
 
     def find(self, name: str, version: str) -> CheckpointRow:
         """A checkpoint; raises `CheckpointError` where there is none."""
-        return find_checkpoint(name, version, self.home)
+        return manifest.find_checkpoint(name, version, self.home)
 
     def register(self, row: CheckpointRow) -> CheckpointRow:
         """Add a checkpoint whose folder is complete, or write its row again."""
@@ -146,13 +138,13 @@ class CheckpointRegistry:
             stack = promotions.promoted_in_order(self.home, name)
             current = stack[-1] if stack else None
             if current and current.name != name:
-                raise CheckpointError(
+                raise manifest.CheckpointError(
                     f"{name} is not in use, {current.name} is: `interleave rollback {current.name}`"
                 )
             before = [each for each in stack if each != current]
             if not current or not before:
                 now = f"before {current.version}" if current else "yet"
-                raise CheckpointError(
+                raise manifest.CheckpointError(
                     f"{name}: no version was promoted {now}, so there is none to roll back to; "
                     "`interleave checkpoints` lists what there is"
                 )

@@ -46,12 +46,7 @@ def run_sql(
 ) -> bytes:
     """The result of a query as `render` formats it; written to `out`, a line of text that says so.
 
-    Args:
-        other_files: whether it may read files outside the lake.
-        timeout: seconds after which it is stopped.
-
-    Raises:
-        SqlError, SchemaMismatchError, StorageError: see `run_query`; `out` cannot be written.
+    Arguments and errors are those of `run_query`; StorageError also: `out` cannot be written.
     """
     result = run_query(home, sql, other_files, timeout)
     data = render(result, output, width)
@@ -70,12 +65,7 @@ def query(
 
         interleave_foundry.query("SELECT category, count(*) AS n FROM prompts GROUP BY ALL")
 
-    Args:
-        other_files: whether it may read files outside the lake.
-        timeout: seconds after which it is stopped; None: never.
-
-    Raises:
-        SqlError, SchemaMismatchError, StorageError: see `run_query`.
+    Arguments and errors are those of `run_query`.
     """
     return run_query(home or Home.from_env(), sql, other_files, timeout).to_pandas()
 
@@ -86,6 +76,10 @@ def run_query(
     """The result of one read-only query; decimals become integers or floats, intervals text.
 
     A query that fails because a partition is replaced or removed meanwhile is tried again.
+
+    Args:
+        other_files: whether it may read files outside the lake.
+        timeout: seconds after which it is stopped; None: never.
 
     Raises:
         SqlError: the SQL is wrong, not read-only, more than one statement or at its time limit, or

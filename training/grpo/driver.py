@@ -38,19 +38,7 @@ from ..rewards.planner import PlannerReward
 from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import LOOPBACK, Reward, RewardService, serve_rewards_in_thread
 from ..tracking import has_package, require_tracker
-from .recipe import (
-    CHECKPOINTS,
-    REWARD_ADDRESS,
-    ROWS,
-    STOP,
-    Attention,
-    CriticGrpoSettings,
-    PlannerGrpoSettings,
-    cluster_overrides,
-    environment,
-    overrides,
-    program,
-)
+from . import recipe
 from .rows import prepare_rows
 from .verl_files import (
     DevEvaluations,
@@ -70,7 +58,9 @@ class GrpoJob(ConfigModel):
 
     parent: AbsolutePath = Field(description="Agent that is reinforced, in Hugging Face format")
     data: AbsolutePath = Field(description="File of the export for verl")
-    settings: CriticGrpoSettings | PlannerGrpoSettings = Field(description="How; says which role")
+    settings: recipe.CriticGrpoSettings | recipe.PlannerGrpoSettings = Field(
+        description="How; says which role"
+    )
     root: str = Field(description="Folder or URL of the lake, where the images are")
     roles: Backends = Field(description="Generator, scorer and critic of the rewards")
     version: str = Field(description="Version of the checkpoint that is made; names its rollouts")
@@ -106,7 +96,7 @@ class GrpoRun:
         self._job = GrpoJob.model_validate(driver.job.payload)
         self._settings = self._job.settings
         self._log = self._folder / "verl.log"
-        self._checkpoints = self._folder / CHECKPOINTS
+        self._checkpoints = self._folder / recipe.CHECKPOINTS
         # The points of all attempts, from which a resumed run goes on.
         self._curves = Journal(self._folder / "progress.jsonl")
         self._evaluations = DevEvaluations(self._curves, self._checkpoints, self._settings.patience)
@@ -153,11 +143,11 @@ class GrpoRun:
         tracking = self._driver.job.tracking
         require_tracker(tracking, self._python)
         metrics = attempt_file(self._folder, "metrics", ".jsonl")  # verl empties an existing one
-        (self._checkpoints / STOP).unlink(missing_ok=True)
+        (self._checkpoints / recipe.STOP).unlink(missing_ok=True)
         with (
             self._reward_service() as service,
             serve_rewards_in_thread(service, self._reward_host()) as address,
-            address.written_to(self._folder / REWARD_ADDRESS),
+            address.written_to(self._folder / recipe.REWARD_ADDRESS),
         ):
             follower = GrpoLogFollower(
                 metrics, total, self._settings, service.step, service.evaluation
@@ -168,14 +158,14 @@ class GrpoRun:
                     self._report(point, service)
 
             variables = {"VERL_FILE_LOGGER_PATH": str(metrics), **tracking.variables(self._folder)}
-            changes = overrides(
+            changes = recipe.overrides(
                 self._settings, self._job.parent, self._folder, total, self._attention(), tracking
             )
             if self._settings.on_cluster:
                 shared = self._environment() | variables
-                changes += cluster_overrides(self._python, shared)
+                changes += recipe.cluster_overrides(self._python, shared)
             try:
-                self._run_verl([program(self._settings), *changes], variables, follow)
+                self._run_verl([recipe.program(self._settings), *changes], variables, follow)
             except TrainingFailedError:
                 self._stop_if_drawings_fail(service)  # the cause
                 raise
@@ -204,7 +194,7 @@ class GrpoRun:
 
     def _environment(self) -> dict[str, str]:
         compilers = compiler_variables(self._python) if self._settings.gpus else {}
-        return environment(self._settings) | compilers
+        return recipe.environment(self._settings) | compilers
 
     def _reward_host(self) -> str:
         """Where the reward server listens: on loopback, unless other nodes ask it."""
@@ -219,7 +209,7 @@ class GrpoRun:
         host = address.partition(":")[0]
         return reachable_host() if host == "auto" else reachable_host(host)
 
-    def _attention(self) -> Attention:
+    def _attention(self) -> recipe.Attention:
         """flash_attention_2 where the trainer's environment has it, else sdpa."""
         return "flash_attention_2" if has_package(self._python, "flash_attn") else "sdpa"
 
@@ -238,7 +228,7 @@ class GrpoRun:
     def _backends(self) -> Backends:
         """Those of the profile; a trained agent is loaded only where its answers count."""
         settings, untrained = self._settings, {"planner": "sketch"}
-        if not isinstance(settings, PlannerGrpoSettings) or settings.reward.of == "plan":
+        if not isinstance(settings, recipe.PlannerGrpoSettings) or settings.reward.of == "plan":
             untrained["critic"] = "sketch"
         bindings = self._job.roles.roles.model_copy(update=untrained)
         return self._job.roles.model_copy(update={"roles": bindings})
@@ -246,7 +236,7 @@ class GrpoRun:
     @contextmanager
     def _rewards(self, calls: ModelCalls, home: Home) -> Iterator[Reward]:
         """Rewards of the role that is trained."""
-        if isinstance(self._settings, PlannerGrpoSettings):
+        if isinstance(self._settings, recipe.PlannerGrpoSettings):
             with self._grader(home) as grader:
                 yield PlannerReward(calls, grader, self._settings.reward, self._job.loop)
             return
@@ -297,9 +287,9 @@ class GrpoRun:
     @cached_property
     def _judged_prompts(self) -> dict[str, str]:
         """By the id of a critic's row."""
-        if isinstance(self._settings, PlannerGrpoSettings):
+        if isinstance(self._settings, recipe.PlannerGrpoSettings):
             return {}
-        batches = pq.ParquetFile(self._folder / ROWS).iter_batches(columns=["extra_info"])
+        batches = pq.ParquetFile(self._folder / recipe.ROWS).iter_batches(columns=["extra_info"])
         return judged_prompts(row for batch in batches for row in batch.column(0).to_pylist())
 
     def _stop_if_failing(self, step: int, service: RewardService) -> None:

@@ -24,20 +24,7 @@ from warehouse.atomic import atomic_write
 from warehouse.sql import verify_referenced
 from warehouse.views import connect
 
-from .reward import (
-    WORST,
-    Grades,
-    ParsedAnswer,
-    RewardParts,
-    RewardSettings,
-    accuracy_reward,
-    format_reward,
-    needs_image,
-    neutral_step_reward,
-    parse_answer,
-    step_reward,
-    total_reward,
-)
+from . import reward
 from .rollouts import RolloutResult
 
 ASSIGNED = "generators.json"  # in the job's folder
@@ -68,8 +55,8 @@ class CriticState(ConfigModel):
     evaluation: Evaluation = Field(description="Ground truth of the judged image")
 
     @property
-    def grades(self) -> Grades:
-        return Grades(self.evaluation.semantics, self.evaluation.quality)
+    def grades(self) -> reward.Grades:
+        return reward.Grades(self.evaluation.semantics, self.evaluation.quality)
 
 
 class _PromptRefusedError(Exception):
@@ -94,7 +81,7 @@ class CriticReward:
         self,
         calls: ModelCalls,
         generator_of: Callable[[str], Generator],
-        settings: RewardSettings,
+        settings: reward.RewardSettings,
         conditioning: Conditioning = "last",
         images_of: Callable[[str], tuple[str, ...]] = lambda _row: (),
     ) -> None:
@@ -104,28 +91,28 @@ class CriticReward:
 
     async def grade(self, row_id: str, response: str, state: CriticState) -> RolloutResult:
         """An answer's parts and reward; masked where its image failed for another's fault."""
-        answer = parse_answer(response)
+        answer = reward.parse_answer(response)
         result = await self._grade(answer, state, row_id)
         parts = result.parts
         return result._replace(
             verdict=answer.verdict if answer else None,
             refined_prompt=answer.refined_prompt if answer else None,
             truth=state.evaluation.success,
-            reward=None if result.status == "masked" else total_reward(parts, self.settings),
+            reward=None if result.status == "masked" else reward.total_reward(parts, self.settings),
         )
 
     async def _grade(
-        self, answer: ParsedAnswer | None, state: CriticState, row_id: str
+        self, answer: reward.ParsedAnswer | None, state: CriticState, row_id: str
     ) -> RolloutResult:
         form, truth = self.settings.form, state.evaluation.success
-        parts = RewardParts(format_reward(answer))
+        parts = reward.RewardParts(reward.format_reward(answer))
         if answer is None:
             return RolloutResult("malformed", parts)
-        graded = replace(parts, accuracy=accuracy_reward(answer.verdict, truth, form))
+        graded = replace(parts, accuracy=reward.accuracy_reward(answer.verdict, truth, form))
         if "step" in self.settings.without:
             return RolloutResult("scored", graded)
-        if not needs_image(answer.verdict, truth, form):
-            return RolloutResult("scored", replace(graded, step=neutral_step_reward(form)))
+        if not reward.needs_image(answer.verdict, truth, form):
+            return RolloutResult("scored", replace(graded, step=reward.neutral_step_reward(form)))
         # without a new prompt the previous one, as the reference does
         prompt = answer.refined_prompt or state.rewritten_prompt or state.origin_prompt
         first_image, problem = None, None
@@ -138,11 +125,11 @@ class CriticReward:
             redraws = await asyncio.gather(*map(draw, seeds))
             first_image, grades = redraws[0][0], [each for _, each in redraws]
         except _PromptRefusedError as error:  # the policy's fault
-            grades, problem = [WORST], str(error)
+            grades, problem = [reward.WORST], str(error)
         except Exception as error:  # of generator, scorer or image store
             error_text = summarize_error(error)
             return RolloutResult("masked", parts, error=error_text, generator=name)
-        step = fmean(step_reward(state.grades, each, form) for each in grades)
+        step = fmean(reward.step_reward(state.grades, each, form) for each in grades)
         return RolloutResult(
             "scored", replace(graded, step=step), image=first_image, error=problem, generator=name
         )
@@ -155,7 +142,7 @@ class CriticReward:
         goal: str,
         prompt: str,
         seed: int,
-    ) -> tuple[str, Grades]:
+    ) -> tuple[str, reward.Grades]:
         """The sha256 of a prompt's image, and its grades against the plan's prompt."""
         calls = self._calls.with_roles(replace(self._calls.roles, generator=generator))
         site = CallSite(row_id)
@@ -165,7 +152,7 @@ class CriticReward:
             raise _PromptRefusedError(summarize_error(error)) from error
         before = images[-1] if images else None
         score = (await calls.score(site, before, image, goal)).score
-        return image.sha256, Grades(score.semantics, score.quality)
+        return image.sha256, reward.Grades(score.semantics, score.quality)
 
     async def _images_before(
         self, row_id: str, origin: str, generator: Generator

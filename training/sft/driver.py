@@ -21,17 +21,7 @@ from warehouse.atomic import atomic_write
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import TrainerJob
 from ..tracking import require_tracker
-from .llamafactory_files import (
-    LOG,
-    SftLogFollower,
-    best_checkpoint,
-    copy_model,
-    dev_metrics,
-    is_final,
-    newest_checkpoint,
-    step_of,
-    truncate_log,
-)
+from . import llamafactory_files as files
 from .nodes import rendezvous
 from .recipe import CHECKPOINTS, CONFIG, SftJob, environment, llamafactory_config, read_recipe
 from .rows import prepare_rows
@@ -70,30 +60,32 @@ class SftRun:
             TrainingFailedError: LLaMA-Factory ended with an error, or too early.
         """
         newest = self._newest_checkpoint()
-        done = step_of(newest) if newest else 0
+        done = files.step_of(newest) if newest else 0
         if done:
             self._driver.log(f"{done} steps are done already")
-        log = self._folder / CHECKPOINTS / LOG  # of all attempts, as far as their steps count
-        truncate_log(log, done)
-        follower = SftLogFollower(log, self._recipe.batch, done)
+        log = self._folder / CHECKPOINTS / files.LOG  # of all attempts, as far as their steps count
+        files.truncate_log(log, done)
+        follower = files.SftLogFollower(log, self._recipe.batch, done)
 
         def follow() -> None:
             for point in follower.new_points():
                 self._driver.progress(point)
 
-        if newest is None or not is_final(newest):
+        if newest is None or not files.is_final(newest):
             self._train(follow)
             newest = self._newest_checkpoint()
-        if newest is None or not is_final(newest):
+        if newest is None or not files.is_final(newest):
             reason = "LLaMA-Factory ended before its last checkpoint"
             raise TrainingFailedError(reason, self._log)
         follow()
-        model = self._driver.publish(partial(self._export, best_checkpoint(newest)))
-        metrics = follower.final_metrics() | {"steps": step_of(newest)} | dev_metrics(newest)
+        model = self._driver.publish(partial(self._export, files.best_checkpoint(newest)))
+        metrics = (
+            follower.final_metrics() | {"steps": files.step_of(newest)} | files.dev_metrics(newest)
+        )
         self._driver.finish(model, metrics)
 
     def _newest_checkpoint(self) -> Path | None:
-        return newest_checkpoint(self._folder / CHECKPOINTS, self._driver.log)
+        return files.newest_checkpoint(self._folder / CHECKPOINTS, self._driver.log)
 
     def _train(self, follow: Callable[[], object]) -> None:
         data = prepare_rows(self._job, self._recipe, self._folder, self._driver.log)
@@ -113,7 +105,7 @@ class SftRun:
             self._driver.log("merging the adapters into the model")
             self._run("export", "merge.yaml", self._merge_config(checkpoint, draft))
         else:
-            copy_model(checkpoint, draft)
+            files.copy_model(checkpoint, draft)
 
     def _merge_config(self, checkpoint: Path, target: Path) -> dict[str, Any]:
         options = self._recipe.options
