@@ -48,6 +48,28 @@ def export(folder: Path, rows: int, image: dict | None = None, long: tuple[int, 
     return path
 
 
+def planner_export(folder: Path, pictures: tuple[int, ...]) -> Path:
+    """A request for each number of its pictures."""
+    table = [
+        {
+            "data_source": "interleave_planner",
+            "prompt": [{"role": "user", "content": "<image>" * count + f"Draw {n} trees."}],
+            "images": [{"bytes": PICTURE.data}] * count,
+            "reward_model": {"style": "rule", "ground_truth": {"request": f"Draw {n} trees."}},
+            "extra_info": {
+                "index": n,
+                "split": "train",
+                "row_id": f"p{n}",
+                "images": [PICTURE.sha256] * count,
+            },
+        }
+        for n, count in enumerate(pictures)
+    ]
+    path = folder / "planner_rl.parquet"
+    pq.write_table(pa.Table.from_pylist(table), path)
+    return path
+
+
 def prepare(data: Path, home: Home, name: str, **settings: object) -> list[dict]:
     """The rows of a job of that name; they fill its steps."""
     folder = data.parent / name
@@ -150,19 +172,6 @@ def test_missing_exports_and_rows_are_named(tmp_path, home):
 
 def test_rows_of_the_planner_have_any_number_of_pictures(tmp_path, home):
     home.images.put(PICTURE)
-    shas = [[], [PICTURE.sha256], [PICTURE.sha256] * 2, []]
-    table = [
-        {
-            "prompt": [{"role": "user", "content": "<image>" * len(images) + "Grow a tree."}],
-            "reward_model": {"style": "rule", "ground_truth": {"request": "Grow a tree."}},
-            "extra_info": {"index": n, "split": "train", "row_id": f"p{n}", "images": images},
-            "images": [{"bytes": PICTURE.data} for _ in images],
-        }
-        for n, images in enumerate(shas)
-    ]
-    data = tmp_path / "planner_rl.parquet"
-    pq.write_table(pa.Table.from_pylist(table), data)
-    rows = prepare(data, home, "job")
-    assert {row["extra_info"]["index"]: len(row["images"]) for row in rows} == {
-        n: len(images) for n, images in enumerate(shas)
-    }
+    rows = prepare(planner_export(tmp_path, (0, 1, 2, 0)), home, "job")
+    pictures = {row["extra_info"]["index"]: len(row["images"]) for row in rows}
+    assert pictures == {0: 0, 1: 1, 2: 2, 3: 0}

@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 
 import psutil
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
@@ -18,12 +17,13 @@ from bench.gpu import grpo_rows
 from inference.backends.factory import Backends
 from inference.settings import LoopSettings
 from tests.helpers.tiny_model import build_untrained
+from tests.training.grpo.test_data import PICTURE, planner_export
 from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import DEV_ROWS, ROWS, CriticGrpoSettings, PlannerGrpoSettings
 from training.grpo.verl_options import ACTOR
 from training.launch.jobs import Message, TrainerJob
 from training.rewards.rollouts import rollout_rows
-from warehouse import EncodedImage, Home, Journal
+from warehouse import Home, Journal
 
 WEIGHTS = "model.safetensors"
 VERLS_DEV_REWARD = b"val-core/interleave_critic/reward/mean@1"
@@ -141,28 +141,13 @@ def test_a_planner_is_reinforced_by_requests_with_and_without_pictures(tmp_path)
     """Its answers are malformed: it is not trained."""
     build_untrained(tmp_path / "parent")
     home = Home(tmp_path / "home")
-    picture = EncodedImage.white((64, 64))
-    home.images.put(picture)
-    shas = [[], [picture.sha256], [], [picture.sha256]]
-    rows = [
-        {
-            "data_source": "interleave_planner",
-            "prompt": [{"role": "user", "content": "<image>" * len(images) + f"Draw {n} trees."}],
-            "images": [{"bytes": picture.data} for _ in images],
-            "ability": "planner",
-            "reward_model": {"style": "rule", "ground_truth": {"request": f"Draw {n} trees."}},
-            "extra_info": {"index": n, "split": "train", "row_id": f"p{n}", "images": images},
-        }
-        for n, images in enumerate(shas)
-    ]
-    data = tmp_path / "planner_rl.parquet"
-    pq.write_table(pa.Table.from_pylist(rows), data)
+    home.images.put(PICTURE)
     settings = PlannerGrpoSettings(
         batch=4, mini_batch=4, n=2, max_steps=1, save_every=1, response_length=16, threads=1
     )
     payload = GrpoJob(
         parent=tmp_path / "parent",
-        data=data,
+        data=planner_export(tmp_path, (0, 1, 0, 1)),
         settings=settings,
         root=str(home.root),
         roles=backends(),
