@@ -1,22 +1,20 @@
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from schemas import DocumentError
-from schemas.yaml_config import load_document
+from schemas.yaml_config import ConfigModel, load_document
 
 
-class Bank(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class Bank(ConfigModel):
     terms: list[str]
     weight: float = 1.0
 
 
-class Document(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class Document(ConfigModel):
     name: str
-    banks: dict[str, Bank] = {}
+    banks: dict[str, Bank] = Field({})
 
 
 def write(folder: Path, text: str) -> Path:

@@ -49,17 +49,35 @@ def have_ended(pids: list[int]) -> bool:
     return all(status == psutil.STATUS_ZOMBIE for status in alive)
 
 
-def test_a_training_reports_live_and_leaves_a_model(tmp_path):
-    with dg.DagsterInstance.ephemeral() as instance:
-        outcome, updates = launch(toy_job(tmp_path, THREE_STEPS), instance=instance)
-        run = instance.get_runs()[0]
-        logged = [entry.user_message for entry in instance.all_logs(run.run_id)]
+# Has a secret, and leaves a process in a session of its own.
+WITH_SECRET = """
+import os, pathlib, subprocess, sys
+assert len(os.environ["TOKEN"]) == 9
+nap = [sys.executable, "-c", "import time; time.sleep(600)"]
+pathlib.Path("pids").write_text(str(subprocess.Popen(nap, start_new_session=True).pid))
+"""
+
+
+def test_a_training_reports_live_and_leaves_a_model_but_no_process_and_no_secret(tmp_path):
+    job = toy_job(tmp_path, WITH_SECRET + THREE_STEPS)
+    job = job.model_copy(update={"environment": {**job.environment, "TOKEN": "hush-hush"}})
+    unrelated = subprocess.Popen(["sleep", "60"], env={**os.environ, JOB_MARK: f"{tmp_path}2"})
+    try:
+        with dg.DagsterInstance.ephemeral() as instance:
+            outcome, updates = launch(job, instance=instance)
+            assert _logged(instance, "toy: step 3 of 3, loss 0.3333")
+        assert have_ended([int((tmp_path / "pids").read_text())])
+        assert unrelated.poll() is None
+    finally:
+        unrelated.kill()
+        unrelated.wait()
     assert outcome.model == tmp_path / "model"
     assert outcome.metrics["loss"] == 0.25
     assert 0.2 < outcome.metrics["hours"] * 3600 < 100
     assert [point.loss for point in outcome.curves] == [1.0, 0.5, pytest.approx(1 / 3)]
     assert [(done, total) for done, total, _ in updates] == [(1, 3), (2, 3), (3, 3)]
-    assert "toy: step 3 of 3, loss 0.3333" in logged
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files and not [path for path in files if b"hush-hush" in path.read_bytes()]
 
 
 def test_concurrent_trainings_have_separate_outcomes(tmp_path):
@@ -114,27 +132,6 @@ def test_failures_are_one_line_with_the_log(tmp_path):
         with pytest.raises(TrainingFailedError, match=reason) as raised:
             launch(toy_job(folder, code).model_copy(update=changes))
         assert "\n" not in str(raised.value) and not remaining(folder), name
-
-
-def test_secrets_are_in_no_file_and_what_a_trainer_leaves_running_is_ended(tmp_path):
-    code = """
-import os, pathlib, subprocess, sys
-assert len(os.environ["TOKEN"]) == 9
-nap = [sys.executable, "-c", "import time; time.sleep(600)"]
-pathlib.Path("pids").write_text(str(subprocess.Popen(nap, start_new_session=True).pid))
-"""
-    job = toy_job(tmp_path, code)
-    job = job.model_copy(update={"environment": {**job.environment, "TOKEN": "hush-hush"}})
-    unrelated = subprocess.Popen(["sleep", "60"], env={**os.environ, JOB_MARK: f"{tmp_path}2"})
-    try:
-        launch(job)
-        assert have_ended([int((tmp_path / "pids").read_text())])
-        assert unrelated.poll() is None
-    finally:
-        unrelated.kill()
-        unrelated.wait()
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert files and not [path for path in files if b"hush-hush" in path.read_bytes()]
 
 
 @pytest.mark.slow

@@ -5,23 +5,16 @@ from training.rewards.rollouts import find_collapse
 
 
 def rollout(verdict, truth, refined=None, row="row-1"):
+    names = ("image", "accuracy", "step_reward", "reward", "error")
+    known = {"rollout_id": "r", "run": "run", "step": 1, "response": "", "seconds": 0.0}
     return RolloutRow(
-        rollout_id="r",
-        run="run",
-        step=1,
+        **(dict.fromkeys(names) | known),
         row_id=row,
-        response="",
         status="malformed" if verdict is None else "scored",
+        format=float(verdict is not None),
         verdict=verdict,
         refined_prompt=refined,
         truth=truth,
-        image=None,
-        format=float(verdict is not None),
-        accuracy=None,
-        step_reward=None,
-        reward=0.0,
-        seconds=0.0,
-        error=None,
     )
 
 
