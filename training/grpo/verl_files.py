@@ -102,7 +102,7 @@ class GrpoLogFollower(LogFollower):
         metrics.setdefault("actor/entropy_loss", metrics.get("actor/entropy"))  # before the update
         values = {name: _finite(metrics.get(key)) for name, key in _EXTRA.items()}
         extra = {name: value for name, value in values.items() if value is not None}
-        rewards = step_figures(self.rollouts(step), seconds)
+        rewards = step_figures(self.rollouts(step))
         return TrainingProgress(
             step=step,
             total=self.total,

@@ -18,9 +18,6 @@ class LauncherSettings(ConfigModel):
 
     kind: Literal["local", "ray"] = Field("local", description="Local process or Ray job")
     address: str | None = Field(None, description="Ray's job server, such as http://head:8265")
-    python: str | None = Field(
-        None, description="Python with this package on the cluster; null: this one's path"
-    )
     detached: bool = Field(
         False,
         description="A local training goes on when the process that started it is killed, and is "
@@ -30,7 +27,6 @@ class LauncherSettings(ConfigModel):
     grace_seconds: PositiveFloat = Field(
         10.0, le=14.0, description="Between TERM and KILL when a run is terminated"
     )
-    log_seconds: float = Field(10.0, ge=0, description="Least time between two lines of progress")
 
     @model_validator(mode="after")
     def _has_an_address(self) -> "LauncherSettings":

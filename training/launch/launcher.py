@@ -39,6 +39,7 @@ from .ray_job import RayDriver
 
 _POLL_SECONDS = 0.25
 _READ_SECONDS = 0.05
+_LOG_SECONDS = 10.0  # at least between two progress lines in Dagster's log
 
 
 async def run_job(
@@ -57,7 +58,7 @@ async def run_job(
         FoundryError: the same job is running already, or the Ray cluster is unavailable.
     """
     file = job.write()
-    messages = _MessageHandler(context, job, progress, settings.log_seconds)
+    messages = _MessageHandler(context, job, progress)
     # Two trainings in one folder would destroy each other's checkpoints.
     running = FoundryError(
         f"{job.name} is being trained in {job.folder} already; wait for that run or terminate it"
@@ -169,7 +170,6 @@ class _MessageHandler:
     context: dg.AssetExecutionContext
     job: TrainerJob
     progress: Progress
-    log_seconds: float
     logged_at: float = float("-inf")
     handled: int = 0
     curves: dict[int, TrainingProgress] = field(default_factory=dict)
@@ -204,7 +204,7 @@ class _MessageHandler:
         self.curves[progress.step] = progress
         self.progress.update(progress.step, progress.total, progress.note())
         now = time.monotonic()
-        if now - self.logged_at >= self.log_seconds or progress.step >= progress.total:
+        if now - self.logged_at >= _LOG_SECONDS or progress.step >= progress.total:
             self.logged_at = now
             step = f"step {progress.step} of {progress.total}"
             self.context.log.info(f"{self.job.name}: {step}, {progress.note()}")

@@ -82,8 +82,15 @@ class RayDriver:
         return job_client(self.settings.address or "")
 
     def _submit(self, variables: Mapping[str, str]) -> None:
-        python, grace = self.settings.python or sys.executable, self.settings.grace_seconds
-        command = [python, "-m", processes.__name__, self.job.module, str(self.file), str(grace)]
+        grace = self.settings.grace_seconds
+        command = [
+            sys.executable,
+            "-m",
+            processes.__name__,
+            self.job.module,
+            str(self.file),
+            str(grace),
+        ]
         # Ray's own KILL must come after the supervisor has ended everything.
         wait = {"RAY_JOB_STOP_WAIT_TIME_S": str(int(grace + _CLEAN_UP_SECONDS))}
         _stop(self._client, self.name)  # forget one that has ended

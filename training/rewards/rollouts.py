@@ -40,13 +40,11 @@ class RolloutResult(NamedTuple):
 
 
 class Rollout(ConfigModel):
-    """A line of the journal; times are seconds since the epoch."""
+    """A line of the journal."""
 
     attempt: str = Field(
         description="The process: a step that a killed one had begun is sampled again by the next"
     )
-    received_at: float = Field(description="When its reward was requested")
-    answered_at: float = Field(description="When its reward was sent")
     row: RolloutRow = Field(description="Its row of the table")
     dev: bool = Field(False, description="Its row is not trained on: it is in no table")
 
@@ -73,18 +71,14 @@ def rollout_rows(journal: Path) -> list[RolloutRow]:
     return [rollout.row for rollout in trained if rollout.attempt == last[rollout.row.step]]
 
 
-def step_figures(rollouts: Sequence[Rollout], seconds: float) -> dict[str, float]:
-    """Figures of a step that took `seconds`, by name; none without rollouts.
+def step_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Figures of a step, by name; none without rollouts.
 
-    Means are over the rollouts that have the part; one that none has is missing. A rollout requests
-    its reward when it has been generated: only after the last request, generation does not overlap
-    with rewards.
+    Means are over the rollouts that have the part; one that none has is missing.
     """
     if not rollouts:
         return {}
     rows = [rollout.row for rollout in rollouts]
-    last_request = max(rollout.received_at for rollout in rollouts)
-    waiting = max(rollout.answered_at for rollout in rollouts) - last_request
     parts: dict[str, list[float | None]] = {
         "reward": [row.reward for row in rows],
         "accepted_share": [row.verdict for row in rows],
@@ -94,7 +88,6 @@ def step_figures(rollouts: Sequence[Rollout], seconds: float) -> dict[str, float
     return {
         "masked_share": sum(row.status == "masked" for row in rows) / len(rows),
         "malformed_share": sum(row.status == "malformed" for row in rows) / len(rows),
-        "reward_wait_share": waiting / seconds,
         **_known_means(parts),
         **_equal_groups(rows),
     }

@@ -79,7 +79,7 @@ class RewardService:
         group = (request.step, request.row_id)
         sample = self._samples[group]  # number in its group, in the order of arrival
         self._samples[group] += 1
-        received, start = time.time(), time.perf_counter()
+        start = time.perf_counter()
         result = await self._rewards.grade(request.row_id, request.response, request.state)
         graded = result._asdict()
         parts: RewardParts = graded.pop("parts")
@@ -95,7 +95,7 @@ class RewardService:
             seconds=time.perf_counter() - start,
             **graded,
         )
-        self._store(row, received, request.dev)
+        self._store(row, request.dev)
         return row
 
     def step(self, number: int) -> list[Rollout]:
@@ -111,9 +111,8 @@ class RewardService:
         newest = sorted(self._steps)[-steps:]
         return [rollout.row for number in newest for rollout in self._steps[number]]
 
-    def _store(self, row: RolloutRow, received: float, dev: bool) -> None:
-        sent, attempt = received + row.seconds, self._attempt
-        rollout = Rollout(attempt=attempt, received_at=received, answered_at=sent, row=row, dev=dev)
+    def _store(self, row: RolloutRow, dev: bool) -> None:
+        rollout = Rollout(attempt=self._attempt, row=row, dev=dev)
         self._journal.append(rollout.model_dump(mode="json"))
         steps = self._evaluations if dev else self._steps
         steps.setdefault(row.step, []).append(rollout)

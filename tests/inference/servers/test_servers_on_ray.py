@@ -65,7 +65,7 @@ def listed(home):
 def train(nodes, folder):
     """A training with the GPU, of which there is one."""
     job = toy_job(folder, THREE_STEPS).model_copy(update={"gpus": 1})
-    outcome, _ = launch(job, LauncherSettings(kind="ray", address=nodes.address, log_seconds=0))
+    outcome, _ = launch(job, LauncherSettings(kind="ray", address=nodes.address))
     assert [point.step for point in outcome.curves] == [1, 2, 3]
 
 

@@ -102,7 +102,7 @@ def launch_all(
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        launcher = settings or LauncherSettings(log_seconds=0)
+        launcher = settings or LauncherSettings()
 
         async def run() -> None:
             runs = [run_job(context, job, launcher, progress) for job in jobs]

@@ -185,7 +185,7 @@ def test_the_next_run_ends_what_a_killed_one_remaining(tmp_path):
 @pytest.fixture
 def left_running(tmp_path):
     """A detached training after its run was killed, at its first step; ended afterwards."""
-    settings = LauncherSettings(detached=True, grace_seconds=1, log_seconds=0)
+    settings = LauncherSettings(detached=True, grace_seconds=1)
     run = run_in_process(tmp_path, THREE_STEPS_ON_GO, settings)
     try:
         wait_for(tmp_path / "starts")

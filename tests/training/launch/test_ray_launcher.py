@@ -46,7 +46,7 @@ def cluster() -> Iterator[LauncherSettings]:
         try:
             start_head(folder, address, mark)
             wait_for_jobs(address)
-            yield LauncherSettings(kind="ray", address=address, grace_seconds=5, log_seconds=0)
+            yield LauncherSettings(kind="ray", address=address, grace_seconds=5)
         finally:
             terminate_processes(lambda: find_marked(CLUSTER_MARK, mark), 5)
             shutil.rmtree(folder, ignore_errors=True)

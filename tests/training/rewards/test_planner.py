@@ -82,7 +82,7 @@ async def test_half_of_the_reward_is_for_the_form_half_for_a_right_plan(serve, g
     assert [row.status for row in rows] == ["scored", "scored", "malformed", "malformed"]
     assert [row.accuracy for row in rows] == [1.0, 0.0, None, None]
     assert not generator.calls, "a plan is graded without a drawing"
-    figures = step_figures(service.step(1), seconds=1.0)
+    figures = step_figures(service.step(1))
     assert (figures["reward"], figures["accuracy"]) == (0.375, 0.5)
     assert not {"accepted_share", "step_reward"} & figures.keys(), "a critic's alone"
 

@@ -214,7 +214,8 @@ async def test_rows_that_are_not_trained_on_are_no_rollouts_of_training(world):
     for number, text in enumerate(texts):
         request = world.request(text, row=f"dev-{number}")
         await service.reward(request.model_copy(update={"dev": True}))
-    assert dev_figures(service.evaluation(2)) == {} == step_figures(service.step(1), 1.0)
+    assert dev_figures(service.evaluation(2)) == {} == step_figures(service.step(1))
+    assert rollout_rows(world.home.local / "none.jsonl") == [] and failed_share([]) == 0
     figures, rewards = (
         dev_figures(service.evaluation(1)),
         [r.row.reward for r in service.evaluation(1)],
@@ -243,7 +244,7 @@ async def test_the_figures_of_a_step(world):
     service = world.service()
     texts = [answer(True), "?", answer(False, "nothing"), answer(False, EXACT)]
     await rewards(world, service, texts)
-    figures = step_figures(service.step(1), 1.0)
+    figures = step_figures(service.step(1))
     assert (figures["masked_share"], figures["malformed_share"]) == (0.25, 0.25)
     assert figures["accepted_share"] == pytest.approx(1 / 3) and figures["accuracy"] == -0.5
     assert failed_share(service.recent_rows(5)) == 0.5
@@ -262,20 +263,9 @@ async def test_groups_with_one_reward_are_counted(world):
             for number, group in enumerate(groups)
             for each in group
         ]
-        return step_figures(rollouts, 1.0).get("equal_groups_share")
+        return step_figures(rollouts).get("equal_groups_share")
 
     assert share([accepted, accepted], [malformed, malformed]) == 1
     assert share([accepted, accepted], [accepted, malformed]) == 0.5
     masked = accepted.row.model_copy(update={"reward": None})
     assert share([accepted.model_copy(update={"row": masked})]) is None
-
-
-async def test_waiting_counts_from_the_last_request(world, tmp_path):
-    service = world.service()
-    await service.reward(world.request(answer(True)))
-    (one,) = service.step(1)
-    first = one.model_copy(update={"received_at": 0.0, "answered_at": 9.0})
-    last = one.model_copy(update={"received_at": 6.0, "answered_at": 6.5})
-    assert step_figures([first, last], 6.0)["reward_wait_share"] == 0.5
-    assert rollout_rows(tmp_path / "none.jsonl") == []
-    assert step_figures([], 1.0) == {} and failed_share([]) == 0
