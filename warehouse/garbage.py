@@ -147,13 +147,8 @@ def _pack(
 
 def _other_copy(images: ImageStore, sha256: str, pack: str = "") -> bool:
     """Whether another pack has the image, undamaged."""
-    for place in images.packs.find(sha256):
-        if place.pack != pack:
-            with suppress(FileNotFoundError):
-                data = images.packs.packs.read_range(*place)
-                if hashlib.sha256(data).hexdigest() == sha256:
-                    return True
-    return False
+    copies = images.packs.read(sha256, without=pack)
+    return any(hashlib.sha256(data).hexdigest() == sha256 for _, data in copies)
 
 
 def _bytes(ranges: list[ImageRange]) -> int:

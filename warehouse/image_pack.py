@@ -204,6 +204,13 @@ class PackIndex:
         rows = self._connection().execute(_FIND, (bytes.fromhex(sha256),))
         return [ImagePlace(*row) for row in rows]
 
+    def read(self, sha256: str, without: str = "") -> Iterator[tuple[str, bytes]]:
+        """Packs that have an image, but for one, and its bytes there, which are not verified."""
+        for pack, offset, length in self.find(sha256):
+            if pack != without:
+                with suppress(FileNotFoundError):  # it went meanwhile
+                    yield pack, self.packs.read_range(pack, offset, length)
+
     def refresh(self) -> None:
         """Learn of packs that came or went; raises as `find`."""
         with self._refreshing:

@@ -274,17 +274,13 @@ class ImageStore:
         yield from self._packed(sha256)
 
     def _packed(self, sha256: str) -> Iterator[tuple[str, bytes]]:
-        packs = self.packs.packs
-        for pack, offset, length in self.packs.find(sha256):
-            with suppress(FileNotFoundError):
-                yield f" in {packs.url(pack)}:", packs.read_range(pack, offset, length)
+        for pack, data in self.packs.read(sha256):
+            yield f" in {self.packs.packs.url(pack)}:", data
 
     def _is_packed_lately(self, image: EncodedImage) -> bool:
         """Whether a pack that is not old has the image, undamaged."""
-        for pack, offset, length in self.packs.find(image.sha256):
+        for pack, data in self.packs.read(image.sha256):
             stat = self.packs.packs.stat(pack)
-            if stat and stat.age < FRESH_SECONDS:
-                with suppress(FileNotFoundError):
-                    if self.packs.packs.read_range(pack, offset, length) == image.data:
-                        return True
+            if stat and stat.age < FRESH_SECONDS and data == image.data:
+                return True
         return False

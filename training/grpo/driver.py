@@ -142,6 +142,8 @@ class GrpoRun:
     def _train(self, total: int) -> None:
         tracking = self._driver.job.tracking
         require_tracker(tracking, self._python)
+        has_flash = has_package(self._python, "flash_attn")
+        attention: recipe.Attention = "flash_attention_2" if has_flash else "sdpa"
         metrics = attempt_file(self._folder, "metrics", ".jsonl")  # verl empties an existing one
         (self._checkpoints / recipe.STOP).unlink(missing_ok=True)
         with (
@@ -159,7 +161,7 @@ class GrpoRun:
 
             variables = {"VERL_FILE_LOGGER_PATH": str(metrics), **tracking.variables(self._folder)}
             changes = recipe.overrides(
-                self._settings, self._job.parent, self._folder, total, self._attention(), tracking
+                self._settings, self._job.parent, self._folder, total, attention, tracking
             )
             if self._settings.on_cluster:
                 shared = self._environment() | variables
@@ -208,10 +210,6 @@ class GrpoRun:
             )
         host = address.partition(":")[0]
         return reachable_host() if host == "auto" else reachable_host(host)
-
-    def _attention(self) -> recipe.Attention:
-        """flash_attention_2 where the trainer's environment has it, else sdpa."""
-        return "flash_attention_2" if has_package(self._python, "flash_attn") else "sdpa"
 
     @contextmanager
     def _reward_service(self) -> Iterator[RewardService]:

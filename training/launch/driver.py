@@ -103,10 +103,11 @@ class Driver:
         Raises:
             TrainingFailedError: it ended with an error or by a signal.
         """
-        variables = {**self._devices(), **environment}
+        claimed = visible_devices(self.job.devices)
+        devices = {"CUDA_VISIBLE_DEVICES": claimed} if claimed else {}
         with (
             _Stopwatch(self.job.folder) as stopwatch,
-            program_of_driver(command, variables, log) as trainer,
+            program_of_driver(command, {**devices, **environment}, log) as trainer,
         ):
             while trainer.poll() is None:
                 follow()
@@ -116,10 +117,6 @@ class Driver:
             follow()
         if trainer.returncode:
             raise TrainingFailedError(exit_reason(trainer.returncode, log), log)
-
-    def _devices(self) -> dict[str, str]:
-        claimed = visible_devices(self.job.devices)
-        return {"CUDA_VISIBLE_DEVICES": claimed} if claimed else {}
 
 
 @dataclass

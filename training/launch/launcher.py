@@ -64,7 +64,8 @@ async def run_job(
         f"{job.name} is being trained in {job.folder} already; wait for that run or terminate it"
     )
     with exclusive_lock(job.folder / "job.lock", running):
-        driver = _driver(job, file, settings)
+        kind = RayDriver if settings.kind == "ray" else _LocalDriver
+        driver: _LocalDriver | RayDriver = kind(job, file, settings)
         again = driver.running is not None
         if again:
             context.log.info(f"{job.name} is being trained already: following it")
@@ -157,10 +158,6 @@ class _MessageFile(dg.PipesMessageReader):
                 if last:
                     return
                 ended.wait(_READ_SECONDS)
-
-
-def _driver(job: TrainerJob, file: Path, settings: LauncherSettings) -> "_LocalDriver | RayDriver":
-    return (RayDriver if settings.kind == "ray" else _LocalDriver)(job, file, settings)
 
 
 @dataclass
