@@ -40,10 +40,11 @@ def render_page(lake: World, *ids: str) -> HtmlPage:
 
 
 def test_page_shows_request_images_captions_and_rejections(lake):
-    trajectory_id = lake.add("a", *growing_flower(0, 1, 0, 2), text=REQUEST, caption="It grows.")
+    steps = [*growing_flower(0, 1, 0, 2), TEXT_ONLY]
+    trajectory_id = lake.add("a", *steps, text=REQUEST, caption="It <i>grows</i>.")
     lake.write()
     page = render_page(lake, trajectory_id)
-    assert REQUEST in page.text and page.text.count("It grows.") == 4
+    assert REQUEST in page.text and page.text.count("It <i>grows</i>.") == 5
     assert "looks wrong" in page.text
     assert "try 4.2" in page.text
     assert "1 rejected attempt\n" in page.text and "2 rejected attempts" in page.text
@@ -59,26 +60,6 @@ def test_page_is_one_file_with_embedded_images(lake, tmp_path):
     assert Image.open(io.BytesIO(first)).size == (96, 96)
     assert path.name == "story.html"
     assert {p.name for p in path.parent.iterdir()} == {"story.html", "contact_sheet.png"}
-
-
-def test_text_of_users_and_models_is_escaped(lake):
-    hostile = "<script>alert('x')</script>"
-    trajectory_id = lake.add(
-        "a", *growing_flower(1), text=hostile, caption=f'"{hostile}', why_rejected=hostile
-    )
-    lake.write()
-    page = render_page(lake, trajectory_id)
-    assert "script" not in page.tags
-    assert page.text.count(hostile) == 2 + 4 + 1  # title and request, captions, reasoning
-    assert any(hostile in (image["alt"] or "") for image in page.images)
-
-
-def test_step_without_an_image_shows_its_text(lake):
-    trajectory_id = lake.add("a", *growing_flower()[:2], TEXT_ONLY)
-    lake.write()
-    page = render_page(lake, trajectory_id)
-    assert "words 3" in page.text
-    assert len(page.images) == 2 and page.tags.count("li") == 3
 
 
 def test_contact_sheet_has_a_row_per_trajectory_and_a_red_corner_per_rejection(lake):
