@@ -44,7 +44,8 @@ def test_page_shows_request_images_captions_and_rejections(lake):
     trajectory_id = lake.add("a", *steps, text=REQUEST, caption="It <i>grows</i>.")
     lake.write()
     page = render_page(lake, trajectory_id)
-    assert REQUEST in page.text and page.text.count("It <i>grows</i>.") == 5
+    assert REQUEST in page.text and page.text.count("It <i>grows</i>.") == 4
+    assert "words 5" in page.text, "the step without an image"
     assert "looks wrong" in page.text
     assert "try 4.2" in page.text
     assert "1 rejected attempt\n" in page.text and "2 rejected attempts" in page.text
