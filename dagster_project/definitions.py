@@ -7,7 +7,7 @@ import dagster as dg
 from assets.core.foundry import FoundryResource
 
 from . import automation
-from .stages import ASSETS, CHECKS
+from .stages import CHECKS, versioned_assets
 
 FOUNDRY = FoundryResource(
     profile=os.environ.get("INTERLEAVE_PROFILE", "sketch"),
@@ -18,7 +18,7 @@ FOUNDRY = FoundryResource(
 def definitions(foundry: FoundryResource) -> dg.Definitions:
     """The code location of a lake and profile."""
     return dg.Definitions(
-        assets=ASSETS,
+        assets=versioned_assets(foundry),
         asset_checks=CHECKS,
         jobs=[
             automation.refresh_data,

@@ -6,7 +6,7 @@ from concurrent.futures import as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from multiprocessing.util import Finalize
 from typing import Self
 
@@ -25,7 +25,7 @@ from warehouse.lake import Listings
 from warehouse.verify import find_damage, table_checks
 
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
-from .stages import ASSETS, CHECKS, is_up_to_date, select_nodes, up_to_date_partitions
+from .stages import CHECKS, is_up_to_date, select_nodes, up_to_date_partitions, versioned_assets
 from .workers import RelayedProgress, worker_number, worker_processes
 
 _THREADS = 4  # that read tables to find damage
@@ -62,6 +62,10 @@ class StageRunner:
     def in_this_process_only(self) -> bool:
         """A memory:// lake exists in one process."""
         return self.foundry.root.startswith("memory:")
+
+    @cached_property
+    def _assets(self) -> list[dg.AssetsDefinition]:
+        return versioned_assets(self.foundry)
 
     def in_worker(
         self, nodes: Sequence[Node], processes: int = 1
@@ -195,7 +199,7 @@ class StageRunner:
         self.announce(f"Materializing {', '.join(node.name for node in nodes)}{suffix}")
         try:
             result = dg.materialize(
-                [*ASSETS, *CHECKS],
+                [*self._assets, *CHECKS],
                 selection=[node.name for node in nodes],
                 partition_key=partition,
                 instance=self.instance,

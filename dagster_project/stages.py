@@ -47,6 +47,18 @@ def _with_freshness(spec: dg.AssetSpec) -> dg.AssetSpec:
     return dg.apply_freshness_policy(spec, policy) if policy else spec
 
 
+def versioned_assets(foundry: FoundryResource) -> list[dg.AssetsDefinition]:
+    """The assets, each with its node's code version: Dagster then calls an asset unsynced whose
+    settings, models or prompts have changed since it was materialized."""
+    named = foundry.without_keys()
+
+    def with_version(spec: dg.AssetSpec) -> dg.AssetSpec:
+        node = NODES[spec.key.to_user_string()]
+        return spec.replace_attributes(code_version=node.code_version(named))
+
+    return [definition.map_asset_specs(with_version) for definition in ASSETS]
+
+
 ASSETS = _assets()
 CHECKS = dg.load_asset_checks_from_package_module(assets)
 

@@ -1,7 +1,8 @@
 """Declarations of assets, from which Dagster's definitions, records and fingerprints follow.
 
 A `Node` names the tables an asset writes, what it depends on and the profile sections that steer
-it. Equal fingerprints mean that the asset need not be materialized again.
+it. What it follows from besides data is its code version, which Dagster compares; the fingerprint
+adds the data. Equal fingerprints mean that the asset need not be materialized again.
 """
 
 import warnings
@@ -69,9 +70,12 @@ class Node:
     automatic: bool = False
     pool: str | None = None
     kinds: frozenset[str] = frozenset({"python", "parquet"})
-    code_version: str = "1"
+    format_version: int = 1  # of the code: raised when it makes other rows of the same
     ledger: tuple[Table, ...] = ()  # shared with other assets, each in partitions of its own
-    # What its content follows from besides code, settings and dependencies.
+    # What its content follows from besides code and settings, and no run changes: models, versions
+    # of agent prompts, files of packs.
+    config: Callable[[FoundryResource], object] | None = None
+    # What it follows from besides that and its dependencies.
     inputs: Callable[[FoundryResource, dg.DagsterInstance], object] | None = None
     # What only some shards follow from: those that it leaves out follow from nothing else.
     shard_inputs: Callable[[FoundryResource, Sequence[str]], Mapping[str, object]] | None = None
@@ -118,28 +122,34 @@ class Node:
             "kinds": set(self.kinds),
             "owners": ["team:interleave-foundry"],
             "tags": {"interleave/stage": self.group},
-            "code_version": self.code_version,
             "metadata": metadata,
         }
+
+    def code_version(self, foundry: FoundryResource) -> str:
+        """Hash (16 hex digits) of the format version, the node's settings and its `config`."""
+        settings = foundry.settings
+        parts = {
+            "format": self.format_version,
+            "settings": {section: _setting(settings, section) for section in self.sections},
+            "config": self.config(foundry) if self.config and self.in_profile(settings) else None,
+        }
+        return content_digest(parts)[:16]
 
     def fingerprint(
         self, foundry: FoundryResource, instance: dg.DagsterInstance, partition: str | None
     ) -> str:
-        """Hash (32 hex digits) of code, settings, `inputs`, and dependencies in the profile."""
+        """Hash (32 hex digits) of code version, `inputs`, and dependencies in the profile."""
         return self.fingerprints(foundry, instance, [partition])[partition]
 
     def fingerprints(
         self, foundry: FoundryResource, instance: dg.DagsterInstance, partitions: Sequence[Name]
     ) -> dict[Name, str]:
         """`fingerprint` of each partition; what they share is computed once."""
-        settings = foundry.settings
-        deps = [dep for dep in self.deps if NODES[dep].in_profile(settings)]
+        deps = [dep for dep in self.deps if NODES[dep].in_profile(foundry.settings)]
         contents = {dep: NODES[dep].contents(foundry, partitions) for dep in deps}
         own = self._of_partitions(foundry, [name for name in partitions if name is not None])
-        # Keys are hashed: they must match those of earlier materializations.
         origin = {
-            "code": self.code_version,
-            "settings": {section: _setting(settings, section) for section in self.sections},
+            "code": self.code_version(foundry),
             "facts": self.inputs(foundry, instance) if self.inputs else None,
         }
 

@@ -43,34 +43,27 @@ _TRAJECTORY_INPUTS = ("prompts", "plans", "trajectories", "reviews")
 _CRITIC_INPUTS = ("plans", "trajectories", "scores", "steps", "reviews")
 
 
-def _agent_prompts(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
+def _agent_prompts(foundry: FoundryResource) -> list[str]:
     """Versions of the agent prompts: a bare name in the settings means the newest one."""
     critic, planner = foundry.settings.curation.critic, foundry.settings.curation.planner
     names = (critic.agent_prompt, planner.text_prompt, planner.interleaved_prompt)
     return [version_of(name) for name in names]
 
 
-def _set_inputs(name: str) -> Callable[[FoundryResource, dg.DagsterInstance], list[object]]:
-    """Versions of the agent prompts, and the rows that a target leaves to the set."""
-
-    def inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[object]:
-        target = own_target(foundry, name)
-        prompts = _agent_prompts(foundry, instance)
-        return [*prompts] if target is None else [*prompts, target]
-
-    return inputs
+def _rows_left(name: str) -> Callable[[FoundryResource, dg.DagsterInstance], int | None]:
+    """The rows that a target leaves to a set."""
+    return lambda foundry, _instance: own_target(foundry, name)
 
 
-def _export_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[object]:
+def _export_inputs(foundry: FoundryResource, _instance: dg.DagsterInstance) -> dict[str, str]:
     """Fingerprints of the export folders, so that a deleted one is written again."""
     formats, exports = foundry.settings.curation.export_formats, foundry.home.exports
-    fingerprints = {name: read_card(exports / name).get("fingerprint") for name in formats}
-    return [_agent_prompts(foundry, instance), fingerprints]
+    return {name: read_card(exports / name).get("fingerprint", "") for name in formats}
 
 
 def _set_node(**options: Any) -> Node:
     shared: dict[str, Any] = {"group": "data_sets", "sections": ("curation",), "automatic": True}
-    return Node(**shared | {"inputs": _agent_prompts} | options)
+    return Node(**shared | {"config": _agent_prompts} | options)
 
 
 STEP_SET = _set_node(
@@ -80,7 +73,7 @@ STEP_SET = _set_node(
     "split into SFT and RL by the variance of their scores (paper, section 3.2).",
     tables=(STEPS,),
     deps=("prompts", "trajectories", "scores", "reviews"),
-    inputs=None,
+    config=None,
     kinds=frozenset({"duckdb", "parquet"}),
 )
 CRITIC_SFT_SET = _set_node(
@@ -88,14 +81,14 @@ CRITIC_SFT_SET = _set_node(
     description="Critic SFT samples, verdicts balanced per iteration.",
     tables=(CRITIC_SFT,),
     deps=_CRITIC_INPUTS,
-    inputs=_set_inputs(CRITIC_SFT.name),
+    inputs=_rows_left(CRITIC_SFT.name),
 )
 CRITIC_RL_SET = _set_node(
     name="critic_rl",
     description="Critic RL prompts with their ground truth, verdicts balanced per iteration.",
     tables=(CRITIC_RL,),
     deps=_CRITIC_INPUTS,
-    inputs=_set_inputs(CRITIC_RL.name),
+    inputs=_rows_left(CRITIC_RL.name),
 )
 CRITIC_DPO_SET = _set_node(
     name="critic_dpo",
@@ -111,8 +104,8 @@ PLANNER_SFT_SET = _set_node(
     description="Plans from requests, plans continued from a cut, imported interleaved documents.",
     tables=(PLANNER_SFT,),
     deps=_TRAJECTORY_INPUTS,
-    inputs=_set_inputs(PLANNER_SFT.name),
-    code_version="3",
+    inputs=_rows_left(PLANNER_SFT.name),
+    format_version=3,
 )
 PLANNER_RL_SET = _set_node(
     name="planner_rl",
@@ -160,7 +153,7 @@ EXPORT_SET = _set_node(
     optional_deps=("imports",),
     kinds=frozenset({"python", "huggingface"}),
     inputs=_export_inputs,
-    code_version=str(FORMAT_VERSION),
+    format_version=FORMAT_VERSION,
 )
 
 

@@ -101,13 +101,12 @@ def _compared_systems(foundry: FoundryResource) -> dict[str, System]:
     return {name: system for name, system in systems.items() if is_system_variant(name)}
 
 
-def _evaluation_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[str]:
-    """Generator and graders, and the systems that are compared beside the newest."""
-    compared = (f"{name}: {system}" for name, system in _compared_systems(foundry).items())
-    return [*_generator_and_graders(foundry, instance), *compared]
+def _evaluation_inputs(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
+    """The systems that are compared beside the newest."""
+    return [f"{name}: {system}" for name, system in _compared_systems(foundry).items()]
 
 
-def _generator_and_graders(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
+def _generator_and_graders(foundry: FoundryResource) -> list[str]:
     """Who draws and grades: other models give other values, and so does a missing grader."""
     roles, profile = foundry.roles, foundry.settings
     drawing = [qualified_name(generator) for generator, _ in generator_shares(roles)]
@@ -125,9 +124,8 @@ def _evaluation_hashes(foundry: FoundryResource) -> list[str | None]:
     return [lake.content_hash(EVALUATIONS, name) for name in names]
 
 
-def _ablation_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[str]:
-    names = [variant.partition for variant in ablation_variants(foundry)]
-    inputs = [*_generator_and_graders(foundry, instance), *names]
+def _ablation_inputs(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
+    inputs = [variant.partition for variant in ablation_variants(foundry)]
     if benchmark := foundry.settings.evaluation.ablation.benchmark:
         inputs += benchmark_inputs(foundry, benchmark)
     return inputs
@@ -152,6 +150,7 @@ EVALUATION = Node(
     ),
     sections=("evaluation", "training", "loop"),
     pool="gpu_train",
+    config=_generator_and_graders,
     inputs=_evaluation_inputs,
     output_hashes=_evaluation_hashes,
 )
@@ -166,6 +165,7 @@ ABLATION = Node(
     deps=("evaluation", "exports", BASE_MODEL, PLANNER, RL_PLANNER, SFT_CRITIC, CRITIC),
     sections=("evaluation", "training", "curation", "loop"),
     pool="gpu_train",
+    config=_generator_and_graders,
     inputs=_ablation_inputs,
     output_hashes=_ablation_hashes,
     optional=True,

@@ -51,12 +51,15 @@ def settings_of(foundry: FoundryResource) -> GenerationsSettings:
     return foundry.settings.generations
 
 
+def _models(foundry: FoundryResource) -> list[str]:
+    roles = foundry.roles
+    return [qualified_name(role) for role in (roles.planner, roles.generator, roles.critic)]
+
+
 def _agents(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str | None]:
-    """The profile's roles and the promoted checkpoints."""
-    roles, home = foundry.roles, foundry.home
-    names = [qualified_name(role) for role in (roles.planner, roles.generator, roles.critic)]
-    in_use = promoted(home)
-    return [*names, in_use.get("planner"), in_use.get("critic")]
+    """The promoted checkpoints."""
+    in_use = promoted(foundry.home)
+    return [in_use.get("planner"), in_use.get("critic")]
 
 
 GENERATION_SET = Node(
@@ -68,6 +71,7 @@ GENERATION_SET = Node(
     ledger=(QUARANTINE,),
     deps=("promotion",),
     sections=("generations", "loop"),
+    config=_models,
     inputs=_agents,
     partitions=Partitions(
         dg.DynamicPartitionsDefinition(name="batches"),

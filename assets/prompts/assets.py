@@ -84,23 +84,26 @@ def _pack_digests(foundry: FoundryResource) -> dict[str, str]:
     return {pack.name: pack.digest for pack in load_packs(foundry)}
 
 
-def _pack_inputs(foundry: FoundryResource, _instance: dg.DagsterInstance) -> object:
+def _pack_config(foundry: FoundryResource) -> object:
     digests = _pack_digests(foundry)
     return [digests, user_requests.REQUESTS_PACK] if foundry.settings.prompts.requests else digests
 
 
+def _prompt_config(foundry: FoundryResource) -> object:
+    folder = foundry.settings.prompts.input_images
+    return [_pack_digests(foundry), folder and input_images.folder_digest(folder)]
+
+
 def _prompt_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
-    inputs: list[object] = [_pack_digests(foundry), trajectory_shards(foundry, instance)]
+    inputs: list[object] = [trajectory_shards(foundry, instance)]
     if rounds := recorded_rounds(foundry.home):
         inputs.append([[plan.shards, plan.quotas.model_dump()] for plan in rounds])
     if foundry.settings.prompts.requests:
         inputs.append(user_requests.requests_digest(foundry.home))
-    if folder := foundry.settings.prompts.input_images:
-        inputs.append(input_images.folder_digest(folder))
     return inputs
 
 
-def _expansion_inputs(foundry: FoundryResource, _instance: dg.DagsterInstance) -> object:
+def _expansion_config(foundry: FoundryResource) -> object:
     expansion = foundry.settings.prompts.expansion
     worlds = [pack.taxonomy.reader for pack in load_packs(foundry)]  # they judge new terms
     return [_pack_digests(foundry), worlds, expansion and expansion.model.identity]
@@ -110,7 +113,7 @@ def _pack_asset(name: str, table: Table, description: str, *deps: str) -> dg.Ass
     """An asset with rows of every pack, and one for users' requests."""
     sections, kinds = ("pack", "banks"), frozenset({"yaml", "parquet"})
     declared = Node(
-        name, "taxonomy", description, (table,), deps, sections, inputs=_pack_inputs, kinds=kinds
+        name, "taxonomy", description, (table,), deps, sections, config=_pack_config, kinds=kinds
     )
     of_requests = {CATEGORIES: user_requests.CATEGORY, TEMPLATES: user_requests.TEMPLATE}
 
@@ -135,7 +138,7 @@ EXPANSION = Node(
     tables=(VOCABULARY_PROPOSALS,),
     ledger=(MODEL_CALLS,),
     sections=("pack", "banks", "prompts.expansion"),
-    inputs=_expansion_inputs,
+    config=_expansion_config,
     pool="agents",
     may_be_empty=True,
 )
@@ -170,6 +173,7 @@ PROMPT_BANK = Node(
     ledger=(MODEL_CALLS,),
     deps=("taxonomy", "vocabulary", "templates", EXPANSION_NAME),
     sections=("pack", "banks", "bank"),
+    config=_prompt_config,
     inputs=_prompt_inputs,
 )
 

@@ -47,9 +47,9 @@ _LEDGER = (MODEL_CALLS, QUARANTINE)
 _STEP = ["trajectory_id", "step_number"]
 
 
-def _models(*roles: Role) -> Callable[[FoundryResource, dg.DagsterInstance], list[str]]:
-    """Names of the models whose answers an asset contains: part of its fingerprint."""
-    return lambda foundry, _: [qualified_name(getattr(foundry.roles, role)) for role in roles]
+def _models(*roles: Role) -> Callable[[FoundryResource], list[str]]:
+    """Names of the models whose answers an asset contains: part of its code version."""
+    return lambda foundry: [qualified_name(getattr(foundry.roles, role)) for role in roles]
 
 
 def _round_agents(foundry: FoundryResource, shards: Sequence[str]) -> dict[str, object]:
@@ -58,10 +58,10 @@ def _round_agents(foundry: FoundryResource, shards: Sequence[str]) -> dict[str, 
     return {shard: plan.agents for shard, plan in made.items()}
 
 
-def _loop_models(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[str]:
+def _loop_models(foundry: FoundryResource) -> list[str]:
     """Those of all shards: who draws a prompt of a mix follows from the prompt."""
     drawing: tuple[Role, ...] = () if foundry.roles.mix else ("generator",)
-    return _models(*drawing, "critic", "scorer")(foundry, instance)
+    return _models(*drawing, "critic", "scorer")(foundry)
 
 
 def _shard_models(foundry: FoundryResource, shards: Sequence[str]) -> dict[str, object]:
@@ -86,7 +86,7 @@ PLAN_SET = Node(
     ledger=_LEDGER,
     deps=("prompts",),
     sections=("loop",),
-    inputs=_models("planner"),
+    config=_models("planner"),
     shard_inputs=_round_agents,
     sharded=True,
     pool="agents",
@@ -99,7 +99,7 @@ TRAJECTORY_SET = Node(
     ledger=_LEDGER,
     deps=("prompts", "plans"),
     sections=("loop",),
-    inputs=_loop_models,
+    config=_loop_models,
     shard_inputs=_shard_models,
     sharded=True,
     pool="generator",
@@ -111,7 +111,7 @@ SCORE_SET = Node(
     tables=(SCORES, MEMBER_SCORES),
     ledger=_LEDGER,
     deps=("plans", "trajectories"),
-    inputs=_models("scorer"),
+    config=_models("scorer"),
     sharded=True,
     pool="agents",
 )

@@ -7,9 +7,9 @@ import dagster as dg
 import pytest
 
 from assets.core.foundry import FoundryResource
-from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.run import run_lineage
 from dagster_project.stage_runner import QUIET
+from dagster_project.stages import ASSETS, CHECKS
 from inference.review_log import add_review
 from interleave_foundry import query
 from schemas.curation import CRITIC_DPO, CRITIC_SFT

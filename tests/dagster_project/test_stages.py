@@ -1,8 +1,7 @@
 """What `interleave run` does in which order, and what it may do at the same time."""
 
 from assets.core.foundry import FoundryResource
-from dagster_project.definitions import ASSETS
-from dagster_project.stages import select_nodes, stages_of
+from dagster_project.stages import ASSETS, select_nodes, stages_of
 from tests.dagster_project.conftest import tiny_foundry
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import dagster as dg
 
 from assets.core.foundry import FoundryResource
-from dagster_project.definitions import ASSETS, CHECKS, definitions
+from dagster_project.definitions import definitions
 from dagster_project.stage_runner import QUIET
+from dagster_project.stages import ASSETS, CHECKS
 
 
 def materialize(

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from assets.core.node import NODES
-from dagster_project.definitions import CHECKS
 from dagster_project.run import run_lineage
+from dagster_project.stages import CHECKS
 from tests.dagster_project.conftest import opened, tiny_foundry
 from tests.helpers.automation import runs
 from tests.helpers.browser import (

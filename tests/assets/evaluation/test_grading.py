@@ -11,7 +11,7 @@ from assets.evaluation.grading import describe_grader, open_grader, rubric_rows,
 from assets.evaluation.items import heldout_requests
 from assets.evaluation.runner import compare
 from assets.evaluation.variants import VARIANTS
-from dagster_project.definitions import ASSETS, CHECKS
+from dagster_project.stages import ASSETS, CHECKS
 from inference.backends.sketch.backend import SketchPlanner
 from inference.calls.ask import Reply
 from inference.calls.progress import NullProgress

@@ -21,7 +21,7 @@ from assets.evaluation.systems import (
     system_in_use,
 )
 from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER
-from dagster_project.definitions import ASSETS
+from dagster_project.stages import ASSETS
 from inference.backends.checkpoint.manifest import RECORD, promoted
 from schemas.training import CRITIC, EVALUATIONS, PLANNER, RL_PLANNER, SFT_CRITIC, EvaluationRow
 from tests.assets.prompts.tiny_pack import tiny_pack

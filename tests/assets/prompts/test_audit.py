@@ -11,7 +11,7 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.pack import pack_tables
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import AuditSettings, BankSettings
-from dagster_project.definitions import ASSETS, CHECKS
+from dagster_project.stages import ASSETS, CHECKS
 from schemas.prompts import PROMPT_AUDITS, PROMPTS, TEMPLATES, PromptAuditRow, TemplateRow
 from schemas.trajectories import MODEL_CALLS
 from tests.inference.backends.providers.faulty_provider import KEY, provider

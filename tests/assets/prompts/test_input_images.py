@@ -9,7 +9,7 @@ import pytest
 from assets.core.foundry import FoundryResource
 from assets.prompts.input_images import add_input_images, folder_digest
 from assets.prompts.pack_loader import load_pack
-from dagster_project.definitions import ASSETS, CHECKS
+from dagster_project.stages import ASSETS, CHECKS
 from inference.calls.progress import NullProgress
 from inference.sketch_world.perception import perceive_cached
 from inference.sketch_world.renderer import render
