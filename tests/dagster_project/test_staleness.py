@@ -1,18 +1,24 @@
 """Which partitions are stale, asked for all at once: as asked one by one, for every reason."""
 
 import os
+import shutil
 from pathlib import Path
 from random import Random
 
 import pytest
+import yaml
 
+from assets.core.foundry import FoundryResource
 from assets.core.node import NODES
+from assets.core.profile import load_profile
 from bench.many_shards import SHARD_NODES, report_materializations, synthesize_shards
 from dagster_project import stages
+from dagster_project.run import run_lineage
 from dagster_project.stages import is_up_to_date, up_to_date_partitions
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import PLANS, SCORES, TRAJECTORIES
 from tests.dagster_project.conftest import tiny_foundry
+from tests.helpers.browser import dagster_ui, query_graphql
 
 SHARDS = [f"sketchbook-{number:04d}" for number in range(7)]
 
@@ -89,11 +95,11 @@ def test_other_settings_make_every_shard_stale(filled, instance, tmp_path):
 
 def test_other_code_makes_every_shard_stale(filled, instance):
     node = NODES["scores"]
-    object.__setattr__(node, "code_version", "changed")
+    object.__setattr__(node, "format_version", 2)
     try:
         assert current(filled, instance, "scores") == set()
     finally:
-        object.__setattr__(node, "code_version", "1")
+        object.__setattr__(node, "format_version", 1)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -122,3 +128,62 @@ def test_what_was_read_of_events_may_be_lost(filled, instance, monkeypatch):
     report_materializations(filled, instance, "plans", SHARDS[:1])
     current(filled, instance, "plans")
     assert [len(events) for events in read] == [0, 1]
+
+
+_STALE = "{ assetNodes { assetKey { path } partitionKeys staleStatus staleStatusByPartition } }"
+_RELOAD = "mutation { reloadWorkspace { __typename } }"
+
+
+def unsynced(url: str) -> set[str]:
+    """The assets that Dagster's UI marks so, once it has read the profile again."""
+    query_graphql(url, _RELOAD)
+    marked = set()
+    for node in query_graphql(url, _STALE)["assetNodes"]:
+        partitioned = bool(node["partitionKeys"])
+        statuses = node["staleStatusByPartition"] if partitioned else [node["staleStatus"]]
+        if "STALE" in statuses:
+            marked.add(node["assetKey"]["path"][0])
+    return marked
+
+
+def change_profile(profile: str, **sections: object) -> None:
+    path = Path(profile)
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | sections))
+    load_profile.cache_clear()
+
+
+def rerun_lineage(foundry, instance) -> set[str]:
+    """The assets that `interleave run` materializes with the profile as it is now."""
+    now = FoundryResource(profile=foundry.profile, root=foundry.root)
+    made = run_lineage(now, instance, shards=1).materialized
+    return {label.partition("[")[0] for label in made}
+
+
+@pytest.mark.long
+def test_the_ui_marks_what_a_run_makes_again(foundry, instance, tmp_path):
+    pack = tmp_path / "sketchbook"
+    shutil.copytree("assets/prompts/packs/sketchbook", pack)
+    change_profile(foundry.profile, pack=str(pack), bank={"shard_size": 12})
+    everything = rerun_lineage(foundry, instance)
+
+    def change_prompt():
+        templates = pack / "templates.yaml"
+        templates.write_text(templates.read_text().replace("Please help", "Kindly help"))
+
+    rates = {"picture_size": 96, "critic": {"error": 0.2}}
+    changes = {
+        "threshold": lambda: change_profile(foundry.profile, curation={"split": {"theta": 0.1}}),
+        "model": lambda: change_profile(foundry.profile, sketch=rates),
+        "pack": change_prompt,
+    }
+    found = {}
+    with dagster_ui(Path(foundry.root), Path(foundry.profile)) as url:
+        assert unsynced(url) == set()
+        for name, change in changes.items():
+            change()
+            found[name] = unsynced(url)
+            assert found[name] == rerun_lineage(foundry, instance), name
+            assert unsynced(url) == set(), name
+    assert "steps" in found["threshold"] and "scores" not in found["threshold"]
+    assert "trajectories" in found["model"] and "prompts" not in found["model"]
+    assert found["pack"] <= everything and {"templates", "prompts"} <= found["pack"]
