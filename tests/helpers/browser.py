@@ -144,7 +144,7 @@ def _server(
         )
     url = f"http://127.0.0.1:{port}"
     try:
-        _wait_until_ready(url + path, process, log)
+        wait_until_ready(url + path, process, log)
         yield url
     finally:
         _stop(process)
@@ -155,7 +155,7 @@ def _command(name: str, home: Path, profile: Path, *options: str) -> list[str]:
     return [*program, "--home", str(home), "--profile", str(profile), *options]
 
 
-def _wait_until_ready(url: str, process: subprocess.Popen, log: Path) -> None:
+def wait_until_ready(url: str, process: subprocess.Popen, log: Path) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
