@@ -237,10 +237,20 @@ class Node:
             counts["dagster/row_count"] = rows[self.tables[0].name]
         fingerprint = fingerprint or self.fingerprint(foundry, context.instance, partition)
         return dg.MaterializeResult(
-            metadata={**counts, **metadata},
+            metadata={**counts, **self._column_lineage(), **metadata},
             data_version=dg.DataVersion(self.data_version(foundry, partition)),
             tags={FINGERPRINT: fingerprint},
         )
+
+    def _column_lineage(self) -> dict[str, Any]:
+        """A column comes from the upstream columns of the same name."""
+        upstream = {dep: NODES[dep].tables[0].columns for dep in self.deps if NODES[dep].tables}
+        lineage = {
+            column: [dg.TableColumnDep(dg.AssetKey(dep), column) for dep in deps]
+            for column in (self.tables[0].columns if self.tables else ())
+            if (deps := [dep for dep, columns in upstream.items() if column in columns])
+        }
+        return {"dagster/column_lineage": dg.TableColumnLineage(lineage)} if lineage else {}
 
 
 def lineage() -> list[Node]:

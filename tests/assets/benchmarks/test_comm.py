@@ -238,9 +238,14 @@ def test_answers_of_others(tmp_path: Path, folder: Path) -> None:
 
 def test_wrong_answers_are_one_line(tmp_path: Path, folder: Path) -> None:
     benchmark = CoMM(folder, 4)
+    with pytest.raises(FoundryError, match="is not a folder; give a system's answers"):
+        list(benchmark.read_answers(tmp_path / "none"))
     path = benchmark.write_answers(tmp_path, "ours", [("17_task4", ANSWER)])
     other = (path / "17_task4").rename(path / "99_task4")
     with pytest.raises(FoundryError, match="answer 99_task4 is to no item of comm-task4"):
+        list(benchmark.read_answers(path))
+    (other / "predict_1.png").unlink()
+    with pytest.raises(FoundryError, match=r"predict_1\.png: picture of item 99_task4 cannot"):
         list(benchmark.read_answers(path))
     (other / "results.json").write_text("{}")
     with pytest.raises(FoundryError, match=r"results\.json: answer model_output"):

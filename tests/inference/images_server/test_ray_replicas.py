@@ -1,6 +1,7 @@
 """Replicas on a real Ray cluster of two nodes, asked by the official client."""
 
 import asyncio
+import base64
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -108,6 +109,16 @@ def test_seed_size_and_steps_change_the_image(server):
     together = generate(server, seed=5, n=2)
     assert np.abs(pixels(together[0]) - pixels(first)).max() <= ROUNDING
     assert np.abs(pixels(together[1]) - pixels(first)).max() > ROUNDING
+
+
+def test_a_stream_has_partial_images_from_the_replicas(server):
+    more = {"seed": 5, "num_inference_steps": 4}
+    stream = server.client().images.generate(
+        prompt="a red cat", stream=True, partial_images=1, extra_body=more
+    )
+    partial, completed = list(stream)
+    assert partial.type == "image_generation.partial_image"
+    assert EncodedImage(base64.b64decode(completed.b64_json)) == generate(server, **more)[0]
 
 
 def test_edit_depends_on_every_reference(server):
