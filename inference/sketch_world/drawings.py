@@ -2,8 +2,7 @@
 
 Backgrounds are plain and pale or plain and dark, so that every thing is readable on them. Most are
 data of `drawings.json`: each shape is a method of `Canvas` and its arguments, colours are recipes
-(see `_mix_recipe`). Functions draw patterns, and things that depend on their colour. Numbers have
-all their digits, so that images are the same to the bit.
+(see `_mix_recipe`). Functions draw patterns, and things that depend on their colour.
 """
 
 import json
