@@ -6,7 +6,7 @@ none, it holds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 
 import dagster as dg
@@ -85,10 +85,16 @@ def _dangling_rows(node: Node, foundry: FoundryResource, shard: str | None) -> V
 
 def find_rows(query: str, **tables: pa.Table) -> Violations:
     """Rows of a DuckDB query over the tables, ordered by all columns."""
-    with duckdb.connect() as connection:
+    with _empty_database().cursor() as connection:
         for name, data in tables.items():
             connection.register(name, data)
         return first_rows(connection, query)
+
+
+@cache
+def _empty_database() -> duckdb.DuckDBPyConnection:
+    """Opened once in a process: that takes longer than most checks."""
+    return duckdb.connect()
 
 
 def first_rows(connection: duckdb.DuckDBPyConnection, query: str) -> Violations:

@@ -83,5 +83,6 @@ def load_sections() -> dict[str, type[BackendSettings]]:
 
 
 def backends_of(role: Role) -> tuple[str, ...]:
-    """Names of the backends that can play a role."""
-    return tuple(name for name, section in load_sections().items() if role in section.plays)
+    """Names of the backends that can play a role, sorted."""
+    sections = load_sections().items()
+    return tuple(sorted(name for name, section in sections if role in section.plays))
