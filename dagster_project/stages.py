@@ -2,7 +2,9 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from itertools import chain
 from typing import NamedTuple, cast
 
@@ -50,11 +52,14 @@ def _with_freshness(spec: dg.AssetSpec) -> dg.AssetSpec:
 def versioned_assets(foundry: FoundryResource) -> list[dg.AssetsDefinition]:
     """The assets, each with its node's code version: Dagster then calls an asset unsynced whose
     settings, models or prompts have changed since it was materialized."""
-    named = foundry.without_keys()
+    named = cache(foundry.without_keys)
 
     def with_version(spec: dg.AssetSpec) -> dg.AssetSpec:
-        node = NODES[spec.key.to_user_string()]
-        return spec.replace_attributes(code_version=node.code_version(named))
+        # Settings or a pack that cannot be read are the business of the run that needs them.
+        with suppress(FoundryError):
+            version = NODES[spec.key.to_user_string()].code_version(named())
+            return spec.replace_attributes(code_version=version)
+        return spec
 
     return [definition.map_asset_specs(with_version) for definition in ASSETS]
 

@@ -5,6 +5,7 @@ returns at most `MAX_ROWS` rows that violate it, as dictionaries (damaged images
 none, it holds.
 """
 
+import atexit
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
@@ -94,6 +95,7 @@ def find_rows(query: str, **tables: pa.Table) -> Violations:
 @cache
 def _empty_database() -> duckdb.DuckDBPyConnection:
     """Opened once in a process: that takes longer than most checks."""
+    atexit.register(_empty_database.cache_clear)  # what is left at the end is a leak to DuckDB
     return duckdb.connect()
 
 

@@ -75,7 +75,7 @@ def damage_is_named_and_repaired(home, verify):
     image = images["image"][0].as_py()
     files = [f"lake/{table.name}/sketchbook-0000/part-0.parquet" for table in (PLANS, SCORES)]
     files.append(f"images/{home.images.relative_path(image)}")
-    segments = (name for name in home.storage.walk() if name.startswith("journals/plans/"))
+    segments = (name for name, _ in home.storage.walk() if name.startswith("journals/plans/"))
     files.append(next(name for name in segments if ".jsonl" in name))
     for file in files:
         flip_middle(home, file)
