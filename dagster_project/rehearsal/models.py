@@ -12,7 +12,7 @@ from inference.backends.model_files import cached_file
 from schemas import FoundryError
 from training.base_model import PACKAGED_MODEL
 
-from .provider import tagged_answers, whole_answers
+from .provider import json_answers, tagged_answers
 
 # The class that trainers and servers of agents are written for.
 AGENT_CLASS = "Qwen3VLForConditionalGeneration"
@@ -109,7 +109,7 @@ def _build_agent(folder: Path, free_answers: Sequence[str]) -> None:
 
     logging.disable_progress_bar()
     processor: Any = AutoProcessor.from_pretrained(PACKAGED_MODEL)
-    tokenizer, schema_answers = processor.tokenizer, whole_answers()
+    tokenizer, schema_answers = processor.tokenizer, json_answers()
     tokenizer.add_tokens([*schema_answers, *free_answers])
     tokenizer.model_max_length = _CONTEXT
     config = AutoConfig.from_pretrained(PACKAGED_MODEL)

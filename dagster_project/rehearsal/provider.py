@@ -77,7 +77,7 @@ def verdict(accepted: bool) -> dict[str, Any]:
     return {SUCCESS_KEY: accepted, REFINE_KEY: "" if accepted else _REWRITTEN}
 
 
-def whole_answers() -> list[str]:
+def json_answers() -> list[str]:
     """Compact JSON for every schema that the decoding of a model on vLLM may be held to."""
     schemas = [
         frozenset({PLAN_KEY}),

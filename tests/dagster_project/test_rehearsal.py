@@ -15,7 +15,7 @@ from assets.prompts.pack_loader import load_pack
 from dagster_project.rehearsal import profile as rewriting
 from dagster_project.rehearsal.models import TinyModel, tiny_agent
 from dagster_project.rehearsal.profile import Rehearsal
-from dagster_project.rehearsal.provider import answer, tagged_answers, whole_answers
+from dagster_project.rehearsal.provider import answer, json_answers, tagged_answers
 from dagster_project.rehearsal.report import FILE
 from inference import questions
 from inference.agent_prompts.formatting import parse_plan, parse_verdict
@@ -46,7 +46,7 @@ def test_answers_are_valid_and_known_to_a_tiny_model():
         fields = frozenset(form.model_json_schema()["properties"])
         content = answer(fields, random.Random(1), criteria=3)
         assert parse_answer(CompletionResult(json.dumps(content)), form).value(), form
-        fitting = [text for text in whole_answers() if set(json.loads(text)) == fields]
+        fitting = [text for text in json_answers() if set(json.loads(text)) == fields]
         assert fitting and all(form.model_validate_json(text) for text in fitting), form
 
 

@@ -103,7 +103,7 @@ def test_the_best_checkpoint_is_the_first_with_the_highest_reward(run):
     assert evaluations.best(2) == 1
 
 
-def test_only_the_best_and_the_newest_checkpoint_are_kept(run):
+def test_checkpoints_other_than_the_best_and_the_last_are_removed(run):
     evaluations = run({1: 0.2, 2: 0.6, 3: 0.5, 4: 0.4})
     (evaluations.checkpoints / "global_step_5").mkdir()  # being written
     (evaluations.checkpoints / "global_step_0.removed").mkdir()  # by a run that was killed
