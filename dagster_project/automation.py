@@ -36,7 +36,7 @@ _ONE_AT_A_TIME = {PROMOTES_TAG: "true"}
 
 refresh_data = dg.define_asset_job(
     "refresh_data",
-    selection=dg.AssetSelection.groups("taxonomy", "prompts", "trajectories"),
+    selection=dg.AssetSelection.groups("prompts", "trajectories"),
     description="Grow the bank by the chosen shard and make its trajectories; the training sets "
     "follow by themselves once every shard and its blocking checks are there.",
 )

@@ -195,8 +195,7 @@ def _aggregates(after: Sequence[Node]) -> set[str]:
 
 def _checkpoints() -> tuple[set[str], set[str]]:
     """Names of the checkpoints that start from none, and of those that start from one."""
-    # Promotion, in the same group, trains nothing.
-    nodes = [node for node in lineage() if node.group == "checkpoints" and node.pool]
+    nodes = [node for node in lineage() if node.group == "checkpoints"]
     names = {node.name for node in nodes}
     agents = {node.name for node in nodes if names & set(node.deps)}
     return names - agents, agents

@@ -49,7 +49,7 @@ from warehouse.verify import (
 from .run import materialize_again
 
 # Groups whose assets follow from journals and other tables.
-_DERIVED = ("taxonomy", "prompts", "trajectories", "curation", "data_sets")
+_DERIVED = ("prompts", "trajectories", "reviews", "imports", "data_sets")
 # Journals of what people decided: without a line of theirs, other things would be in use.
 _DECISIONS = ("reviews", "promotions")
 

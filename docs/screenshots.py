@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from assets.core.foundry import FoundryResource  # noqa: E402
-from assets.core.node import NODES  # noqa: E402
+from assets.core.node import LINE, MAIN_LINE, NODES  # noqa: E402
 from assets.core.plotting import small_png  # noqa: E402
 from assets.evaluation.items import pack_name, promotion_benchmark  # noqa: E402
 from assets.evaluation.metrics import test_summaries  # noqa: E402
@@ -79,9 +79,10 @@ def main() -> None:
 
 
 def photograph_lineage(page: Page, url: str, path: Path) -> None:
-    """The whole graph, every group unfolded, without what is around it."""
-    page.goto(url + lineage_path(sorted({node.group for node in NODES.values()})))
-    names = [node_in_lineage(page, name) for name in NODES]
+    """The main line, every group unfolded, without what is around it."""
+    page.goto(url + lineage_path(MAIN_LINE, f'tag:"{LINE}"="main"'))
+    main = [name for name, node in NODES.items() if node.group in MAIN_LINE]
+    names = [node_in_lineage(page, name) for name in main]
     for name in names:
         name.wait_for()
     page.wait_for_timeout(4000)  # until the states have their colours

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 _ROLLOUT_COLUMNS = ("step", "status", "truth", "verdict", "refined_prompt", "reward", "response")
 _MAX_ROLLOUTS = 6
 _COLOURS = {"loss": OTHER, "reward": GOOD}
+_COSTS = ("metrics/cost_usd", "metrics/gpu_hours", "metrics/hours")
 _SMOOTHING = 0.9  # weight of earlier points in the running mean
 
 
@@ -97,18 +98,13 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
         # Of the rows that it is trained on, which may change meanwhile.
         fingerprint = declared.fingerprint(foundry, context.instance, None)
         row, record = asyncio.run(ensure_checkpoint(context, foundry, recipe))
-        counts, metadata = {"checkpoints": 1}, _checkpoint_metadata(row, record)
-        metadata |= _tracking_metadata(foundry, recipe)
+        counts, metadata = {"checkpoints": 1}, dict[str, Any]()
         if ROLLOUTS in tables:
             rollouts = _store_rollouts(foundry, recipe)
             counts["rollouts"] = len(rollouts)
-            metadata |= model_call_costs(_store_calls(foundry, recipe))
-            last = rollouts[-_MAX_ROLLOUTS:]
-            samples = [{c: getattr(row, c) for c in _ROLLOUT_COLUMNS} for row in last]
-            metadata["samples"] = table_metadata(samples)
-            images = {row["row_id"]: row.get("edited_image") for row in _rows(recipe)}
-            if sheet := rollouts_sheet(foundry.home, images, rollouts):
-                metadata["rollouts"] = image_metadata(sheet, "Rewritten prompts, drawn")
+            metadata = _rollout_metadata(foundry, recipe, rollouts)
+        # What is shown first, ahead of the numbers: images, plot, costs.
+        metadata |= _checkpoint_metadata(row, record) | _tracking_metadata(foundry, recipe)
         return declared.describe(context, foundry, counts, metadata, fingerprint)
 
     return checkpoint
@@ -138,6 +134,7 @@ planner_rl_checkpoint = _checkpoint(
     "alone; made where a profile has `training.planner_rl`.",
     tables=(CHECKPOINTS, ROLLOUTS),
     deps=(PLANNER, "planner_rl", "exports", "rubrics"),
+    arrows=(PLANNER, "planner_rl", "rubrics"),
     sections=("training.planner_rl",),
 )
 critic_sft_checkpoint = _checkpoint(
@@ -153,8 +150,22 @@ critic_rl_checkpoint = _checkpoint(
     "prompts lead to (paper, section 3.4).",
     tables=(CHECKPOINTS, ROLLOUTS),
     deps=(SFT_CRITIC, "critic_rl", "exports"),
+    arrows=(SFT_CRITIC, "critic_rl"),
     sections=("training.critic_rl",),
 )
+
+
+def _rollout_metadata(
+    foundry: FoundryResource, recipe: Recipe, rollouts: Sequence[RolloutRow]
+) -> dict[str, Any]:
+    images = {row["row_id"]: row.get("edited_image") for row in _rows(recipe)}
+    sheet, last = rollouts_sheet(foundry.home, images, rollouts), rollouts[-_MAX_ROLLOUTS:]
+    samples = [{column: getattr(row, column) for column in _ROLLOUT_COLUMNS} for row in last]
+    return {
+        **({"rollouts": image_metadata(sheet, "Rewritten prompts, drawn")} if sheet else {}),
+        **model_call_costs(_store_calls(foundry, recipe)),
+        "samples": table_metadata(samples),
+    }
 
 
 def _store_rollouts(foundry: FoundryResource, recipe: Recipe) -> list[RolloutRow]:
@@ -192,7 +203,10 @@ def _tracking_metadata(foundry: FoundryResource, recipe: Recipe) -> dict[str, An
 
 def _checkpoint_metadata(row: CheckpointRow, record: TrainingRecord) -> dict[str, Any]:
     curves = _training_curves(record.curves)
+    metrics = {f"metrics/{name}": value for name, value in record.metrics.items()}
     return {
+        **({"curves": image_metadata(curves, "Loss and reward by step")} if curves else {}),
+        **{name: metrics[name] for name in _COSTS if name in metrics},
         "version": row.version,
         "status": row.status,
         "checkpoint": dg.MetadataValue.path(row.uri),
@@ -200,8 +214,7 @@ def _checkpoint_metadata(row: CheckpointRow, record: TrainingRecord) -> dict[str
         "data_set_version": row.dataset_version or "none",
         "data_set_rows": record.dataset_rows,
         "card": dg.MetadataValue.md(Path(row.uri, "README.md").read_text("utf-8")),
-        **({"curves": image_metadata(curves, "Loss and reward by step")} if curves else {}),
-        **{f"metrics/{name}": value for name, value in record.metrics.items()},
+        **metrics,
     }
 
 

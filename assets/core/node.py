@@ -23,6 +23,9 @@ from .profile import Profile
 # Tags of a materialization; both are compared with those of earlier runs.
 FINGERPRINT = "interleave/fingerprint"
 DATA_VERSION_TAG = "dagster/data_version"
+# The groups that lead from a pack to promoted agents, in their order; the others are beside them.
+MAIN_LINE = ("prompts", "trajectories", "data_sets", "checkpoints", "evaluation")
+LINE = "interleave/line"  # tag of an asset: main or optional
 # A run takes one slot of a pool: shards then run side by side, and one that fails fails alone.
 warnings.filterwarnings("ignore", ".*backfill_?policy", dg.BetaWarning)
 ONE_PARTITION_A_RUN = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
@@ -61,9 +64,11 @@ class Node:
 
     name: str
     group: str
-    description: str
+    description: str = ""  # in Dagster, what a row of the first table is comes after it
     tables: tuple[Table, ...] = ()  # rows of the first are counted
-    deps: tuple[str, ...] = ()
+    deps: tuple[str, ...] = ()  # whose tables, files or versions it reads
+    # Of `deps`, those that the others come through: the graph shows no more; empty: all.
+    arrows: tuple[str, ...] = ()
     optional_deps: tuple[str, ...] = ()  # of `deps`, those it does not wait for
     sections: tuple[str, ...] = ()  # dotted paths into the profile
     sharded: bool = False
@@ -107,21 +112,24 @@ class Node:
         own = self.partitions and self.partitions.definition
         follow = _follow_upstream(self.optional_deps) if self.automatic else None
         metadata: dict[str, Any] = {}
+        description = self.description
         if self.tables:
             schema, name = column_schema(self.tables[0]), self.tables[0].name
             metadata = {"dagster/column_schema": schema, "dagster/table_name": name}
+            row, *_ = self.tables[0].description.rstrip(".").split(". ")
+            description = f"{description} One row: {row[0].lower()}{row[1:]}.".lstrip()
         return {
             "name": self.name,
             "group_name": self.group,
-            "description": self.description,
-            "deps": list(self.deps),
+            "description": description,
+            "deps": list(self.arrows or self.deps),
             "partitions_def": SHARDS if self.sharded else own,
             "automation_condition": follow,
             "backfill_policy": ONE_PARTITION_A_RUN if self.is_partitioned else None,
             "pool": self.pool,
             "kinds": set(self.kinds),
             "owners": ["team:interleave-foundry"],
-            "tags": {"interleave/stage": self.group},
+            "tags": {LINE: "main" if self.group in MAIN_LINE else "optional"},
             "metadata": metadata,
         }
 
@@ -237,7 +245,8 @@ class Node:
             counts["dagster/row_count"] = rows[self.tables[0].name]
         fingerprint = fingerprint or self.fingerprint(foundry, context.instance, partition)
         return dg.MaterializeResult(
-            metadata={**counts, **self._column_lineage(), **metadata},
+            # In the order in which Dagster shows them: what the asset has to say comes first.
+            metadata={**metadata, **counts, **self._column_lineage()},
             data_version=dg.DataVersion(self.data_version(foundry, partition)),
             tags={FINGERPRINT: fingerprint},
         )

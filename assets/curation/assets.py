@@ -68,34 +68,38 @@ def _set_node(**options: Any) -> Node:
 
 STEP_SET = _set_node(
     name="steps",
-    group="curation",
     description="Chains of attempts, filtered by named rules, truncated at their best attempt and "
     "split into SFT and RL by the variance of their scores (paper, section 3.2).",
     tables=(STEPS,),
     deps=("prompts", "trajectories", "scores", "reviews"),
+    arrows=("scores", "reviews"),
     config=None,
     kinds=frozenset({"duckdb", "parquet"}),
 )
 CRITIC_SFT_SET = _set_node(
     name="critic_sft",
-    description="Critic SFT samples, verdicts balanced per iteration.",
+    description="What the critic is fine-tuned on; verdicts are balanced per iteration.",
     tables=(CRITIC_SFT,),
     deps=_CRITIC_INPUTS,
+    arrows=("steps",),
     inputs=_rows_left(CRITIC_SFT.name),
 )
 CRITIC_RL_SET = _set_node(
     name="critic_rl",
-    description="Critic RL prompts with their ground truth, verdicts balanced per iteration.",
+    description="What GRPO of the critic starts from; verdicts are balanced per iteration.",
     tables=(CRITIC_RL,),
     deps=_CRITIC_INPUTS,
+    arrows=("steps",),
     inputs=_rows_left(CRITIC_RL.name),
 )
 CRITIC_DPO_SET = _set_node(
     name="critic_dpo",
-    description="Pairs of critic answers of which people or scores prefer one, for DPO. Made where "
-    "a profile has `curation.reviews` with `use`, or `curation.preferences` with `scores`.",
+    group="reviews",
+    description="Pairs for DPO. Made where a profile has `curation.reviews` with `use`, or "
+    "`curation.preferences` with `scores`.",
     tables=(CRITIC_DPO,),
     deps=("prompts", "plans", "trajectories", "scores", "reviews"),
+    arrows=("scores", "reviews"),
     sections=("curation", "curation.reviews"),
     may_be_empty=True,
 )
@@ -104,22 +108,25 @@ PLANNER_SFT_SET = _set_node(
     description="Plans from requests, plans continued from a cut, imported interleaved documents.",
     tables=(PLANNER_SFT,),
     deps=_TRAJECTORY_INPUTS,
+    arrows=("trajectories", "reviews"),
     inputs=_rows_left(PLANNER_SFT.name),
     format_version=3,
 )
 PLANNER_RL_SET = _set_node(
     name="planner_rl",
-    description="Requests that no teacher has planned, for GRPO of the planner. Made where a "
-    "profile has `training.planner_rl`.",
+    description="Requests that no teacher has planned. Made where a profile has "
+    "`training.planner_rl`.",
     tables=(PLANNER_RL,),
     deps=("prompts", "plans"),
+    arrows=("plans",),
     sections=("pack", "curation", "training.planner_rl"),
 )
 SEQUENCE_SET = _set_node(
     name="sequences",
-    description="Complete trajectories as interleaved sequences, in an easy and a reflection form.",
+    description="Complete trajectories, in an easy and a reflection form.",
     tables=(SEQUENCES,),
     deps=_TRAJECTORY_INPUTS,
+    arrows=("trajectories", "reviews"),
 )
 
 
@@ -133,7 +140,7 @@ def _import_hashes(foundry: FoundryResource) -> list[str | None]:
 
 IMPORT_SET = Node(
     name="imports",
-    group="data_sets",
+    group="imports",
     description="Training rows of other people, which `interleave import` stores with origin and "
     "licence; used where a profile has `curation.exports.mix`.",
     tables=(IMPORTS,),
@@ -148,6 +155,10 @@ EXPORT_SET = _set_node(
     "Face datasets, each with a card.",
     deps=(
         *("steps", "critic_sft", "critic_rl", "critic_dpo"),
+        *("planner_sft", "planner_rl", "sequences", "imports"),
+    ),
+    arrows=(
+        *("critic_sft", "critic_rl", "critic_dpo"),
         *("planner_sft", "planner_rl", "sequences", "imports"),
     ),
     optional_deps=("imports",),

@@ -34,7 +34,7 @@ from warehouse.atomic import atomic_write
 from ..checkpoints.recipes import LINEAGE, Recipe, agent_names
 from ..core.checks import Violations, blocking_checks
 from ..core.foundry import FoundryResource
-from ..core.metadata import image_metadata, table_metadata
+from ..core.metadata import table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
 from ..reviews.assets import evaluation_metadata, shard_labels
@@ -50,14 +50,7 @@ from .agents import oracle_problem
 from .grading import has_exact_grader
 from .items import is_test
 from .metrics import IMAGE, METRICS, SUCCESS, agents_table, relations_table, table_5, test_summaries
-from .runner import (
-    VariantComparison,
-    beside_paper_plot,
-    compare,
-    comparison_metadata,
-    joined,
-    store_comparison,
-)
+from .runner import VariantComparison, compare, comparison_metadata, joined, store_comparison
 from .systems import System, candidate_systems, is_system_variant, reference_systems
 from .variants import NEWEST, SEED, VARIANTS, Variant
 
@@ -141,13 +134,14 @@ def _ablation_hashes(foundry: FoundryResource) -> list[str | None]:
 EVALUATION = Node(
     name="evaluation",
     group="evaluation",
-    description="Variants of the system on held-out requests and attempts, item by item.",
+    description="Variants of the system on held-out requests and attempts.",
     tables=(EVALUATIONS, REPORTED_RECIPES),
     ledger=(MODEL_CALLS,),
     deps=(
         *("prompts", "plans", "trajectories", "scores", "rubrics"),
         *(PLANNER, RL_PLANNER, SFT_CRITIC, CRITIC),
     ),
+    arrows=("scores", "rubrics", PLANNER, RL_PLANNER, CRITIC),
     sections=("evaluation", "training", "loop"),
     pool="gpu_train",
     config=_generator_and_graders,
@@ -156,13 +150,14 @@ EVALUATION = Node(
 )
 ABLATION = Node(
     name="ablation",
-    group="evaluation",
+    group="ablation",
     description="Every variant of the paper's table 5, with checkpoints of its own where it needs "
     "them, once per training seed, compared with the paper's numbers. Takes hours: materialized "
     "only when selected.",
     tables=(EVALUATIONS,),
     ledger=(MODEL_CALLS,),
     deps=("evaluation", "exports", BASE_MODEL, PLANNER, RL_PLANNER, SFT_CRITIC, CRITIC),
+    arrows=("evaluation",),
     sections=("evaluation", "training", "curation", "loop"),
     pool="gpu_train",
     config=_generator_and_graders,
@@ -209,7 +204,6 @@ def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
         "table_5": table_metadata(table_5(summary, [SUCCESS])),
         "relations": table_metadata(relations_table(summary)),
         "agents": table_metadata(agents_table(summary)),
-        "plot": image_metadata(beside_paper_plot(summary), "The ablation and the paper's"),
         **comparison_metadata(foundry, comparison),
     }
     return ABLATION.describe(context, foundry, comparison.row_counts, metadata)

@@ -71,12 +71,13 @@ def describe_grader(foundry: FoundryResource) -> str:
 _SHOWN = 12
 RUBRIC_SET = Node(
     name="rubrics",
-    group="evaluation",
-    description="Yes-or-no criteria of every held-out request, and of those of `planner_rl`, "
-    "written once by a model, for the judge of a profile that has one.",
+    group="data_sets",
+    description="What the judge of a profile that has one asks; written once by a model, also for "
+    "requests of `planner_rl`.",
     tables=(RUBRICS,),
     ledger=(MODEL_CALLS,),
     deps=("prompts", "trajectories", "planner_rl"),
+    arrows=("trajectories", "planner_rl"),
     sections=(
         "pack",
         "evaluation.judge",

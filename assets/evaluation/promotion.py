@@ -200,10 +200,11 @@ def _statuses(foundry: FoundryResource) -> list[str | None]:
 
 PROMOTION = Node(
     name="promotion",
-    group="checkpoints",
+    group="evaluation",
     description="The newest planner and critic, or one of them, are promoted if the system that "
     "will serve is good enough and within the margins of the best ever promoted.",
     deps=("evaluation", PLANNER, RL_PLANNER, SFT_CRITIC, CRITIC),
+    arrows=("evaluation",),
     sections=("training",),
     kinds=frozenset({"python"}),
     output_hashes=_statuses,

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-import dagster as dg
+from typing import Any
 
 from inference.calls.hashing import stable_hash
 from inference.calls.progress import Progress
@@ -16,7 +15,7 @@ from schemas.trajectories import MODEL_CALLS, ModelCallRow
 from warehouse import ImageStore
 
 from ..core.foundry import FoundryResource
-from ..core.metadata import image_metadata, table_metadata
+from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.plotting import OTHER, PALE, figure_png, label_rows, new_figure, plot_mean, small_png
 from ..trajectories.contact_sheet import contact_sheet
 from .agents import AgentFactory
@@ -116,23 +115,23 @@ def store_comparison(foundry: FoundryResource, comparison: VariantComparison) ->
     lake.write(MODEL_CALLS, list(comparison.calls.values()), ASSET)
 
 
-def comparison_metadata(
-    foundry: FoundryResource, comparison: VariantComparison
-) -> dict[str, dg.MetadataValue]:
-    grader = dg.MetadataValue.text(describe_grader(foundry))
-    metadata: dict[str, dg.MetadataValue] = {"grader": grader}
+def comparison_metadata(foundry: FoundryResource, comparison: VariantComparison) -> dict[str, Any]:
+    """Plots and images of every benchmark, then costs, then tables."""
+    images, tables = dict[str, Any](), dict[str, Any]()
     for benchmark in comparison.benchmarks:
         name = benchmark.name
         summary = Summary.of(comparison.rows, name, foundry.settings.evaluation)
         if summary.variants:
-            metadata[f"{name}/means"] = table_metadata(means_table(summary))
-            metadata[f"{name}/differences"] = table_metadata(differences_table(summary))
+            tables[f"{name}/means"] = table_metadata(means_table(summary))
+            tables[f"{name}/differences"] = table_metadata(differences_table(summary))
         if benchmark.requests:
-            finals = comparison.finals.get(name, {})
+            plot, finals = beside_paper_plot(summary), comparison.finals.get(name, {})
             success = {v: _success(summary, v) for v in finals}
             sheet = final_images_sheet(foundry.home.images, benchmark.requests, finals, success)
-            metadata[f"{name}/final_images"] = image_metadata(sheet, "Final images of a sample")
-    return metadata
+            images[f"{name}/plot"] = image_metadata(plot, "Measured here, and in the paper")
+            images[f"{name}/final_images"] = image_metadata(sheet, "Final images of a sample")
+    costs = model_call_costs(list(comparison.calls.values()))
+    return {**images, **costs, "grader": describe_grader(foundry), **tables}
 
 
 def _success(summary: Summary, variant: str) -> dict[str, float]:
@@ -174,10 +173,9 @@ def beside_paper_plot(summary: Summary) -> bytes:
                 plot_mean(ours, row, OTHER, mean.mean, mean.low, mean.high)
         ours.set_xlim(-0.03, 1.03)
         theirs.set_title("UEval of pictures, paper's table 5", fontsize=10)
-        published = [
-            (TABLE_5[name]["image"], row) for row, name in enumerate(names) if name in TABLE_5
-        ]
-        theirs.plot(*zip(*published, strict=True), "o", color=PALE)
+        for row, name in enumerate(names):
+            if name in TABLE_5:
+                theirs.plot(TABLE_5[name]["image"], row, "o", color=PALE)
         theirs.set_xlim(0, 100)
         label_rows(ours, names)
         label_rows(theirs, [""] * len(names))

@@ -109,11 +109,15 @@ def _expansion_config(foundry: FoundryResource) -> object:
     return [_pack_digests(foundry), worlds, expansion and expansion.model.identity]
 
 
-def _pack_asset(name: str, table: Table, description: str, *deps: str) -> dg.AssetsDefinition:
+def _pack_asset(name: str, table: Table, *deps: str) -> dg.AssetsDefinition:
     """An asset with rows of every pack, and one for users' requests."""
-    sections, kinds = ("pack", "banks"), frozenset({"yaml", "parquet"})
     declared = Node(
-        name, "taxonomy", description, (table,), deps, sections, config=_pack_config, kinds=kinds
+        name=name,
+        group="prompts",
+        tables=(table,),
+        deps=deps,
+        config=_pack_config,
+        kinds=frozenset({"yaml", "parquet"}),
     )
     of_requests = {CATEGORIES: user_requests.CATEGORY, TEMPLATES: user_requests.TEMPLATE}
 
@@ -130,11 +134,11 @@ def _pack_asset(name: str, table: Table, description: str, *deps: str) -> dg.Ass
     return pack_rows
 
 
-taxonomy = _pack_asset("taxonomy", CATEGORIES, "Categories and sub-categories of every pack.")
+taxonomy = _pack_asset("taxonomy", CATEGORIES)
 EXPANSION = Node(
     name=EXPANSION_NAME,
-    group="taxonomy",
-    description="Terms that a model proposes for the vocabulary banks, accepted or rejected.",
+    group="prompts",
+    description="New terms from a model, made where a profile has `prompts.expansion`.",
     tables=(VOCABULARY_PROPOSALS,),
     ledger=(MODEL_CALLS,),
     sections=("pack", "banks", "prompts.expansion"),
@@ -163,8 +167,8 @@ def vocabulary_expansion(
     return EXPANSION.describe(context, foundry, rows, details)
 
 
-vocabulary = _pack_asset("vocabulary", VOCABULARY, "Terms of the vocabulary banks.", EXPANSION_NAME)
-templates = _pack_asset("templates", TEMPLATES, "Templates whose slots the banks fill.")
+vocabulary = _pack_asset("vocabulary", VOCABULARY, EXPANSION_NAME)
+templates = _pack_asset("templates", TEMPLATES)
 PROMPT_BANK = Node(
     name="prompts",
     group="prompts",
@@ -172,6 +176,7 @@ PROMPT_BANK = Node(
     tables=(PROMPTS,),
     ledger=(MODEL_CALLS,),
     deps=("taxonomy", "vocabulary", "templates", EXPANSION_NAME),
+    arrows=("taxonomy", "vocabulary", "templates"),
     sections=("pack", "banks", "bank"),
     config=_prompt_config,
     inputs=_prompt_inputs,

@@ -52,6 +52,7 @@ AUDIT = Node(
     tables=(PROMPT_AUDITS,),
     ledger=(MODEL_CALLS,),
     deps=("prompts", "taxonomy", "templates"),
+    arrows=("prompts",),
     sections=("prompts",),
     pool="agents",
     automatic=True,

@@ -30,11 +30,12 @@ def _stored(foundry: FoundryResource) -> list[str | None]:
 
 REVIEW_SET = Node(
     name="reviews",
-    group="curation",
-    description="What people said of attempts in the studio, and how far critic, scorer and people "
-    "agree. Followed where a profile has `curation.reviews`.",
+    group="reviews",
+    description="Reviews of the studio, and how far critic, scorer and people agree. Followed "
+    "where a profile has `curation.reviews`.",
     tables=(REVIEWS,),
     deps=("trajectories", "scores"),
+    arrows=("scores",),
     sections=("curation.reviews",),
     automatic=True,
     output_hashes=_stored,

@@ -60,6 +60,7 @@ ROUND_DATA = Node(
     tables=(ROUND_ROWS,),
     ledger=(MODEL_CALLS,),
     deps=("prompts", "plans", "trajectories", "scores", "planner_sft", "critic_sft", "critic_rl"),
+    arrows=("scores", "planner_sft", "critic_sft", "critic_rl"),
     sections=("rounds", "curation"),
     inputs=lambda foundry, _: [p.model_dump(mode="json") for p in recorded_rounds(foundry.home)],
     output_hashes=_round_hashes,
@@ -71,6 +72,7 @@ RESULTS = Node(
     description="What each round of `interleave improve` gained and cost.",
     tables=(ROUNDS,),
     deps=("round_data", "evaluation", "promotion"),
+    arrows=("round_data", "promotion"),
     sections=("rounds",),
     inputs=lambda foundry, _: sorted(states(foundry.home).items()),
     optional=True,
@@ -78,10 +80,11 @@ RESULTS = Node(
 FAILURE_REPORT = Node(
     name="failures",
     group="rounds",
-    description="How often agents fail, by category, wording and skill: in trajectories of split "
-    "train, and in evaluation on development items.",
+    description="Where agents fail, in trajectories of split train, and in evaluation on "
+    "development items.",
     tables=(FAILURES,),
     deps=("prompts", "plans", "trajectories", "scores", "evaluation"),
+    arrows=("scores", "evaluation"),
     sections=("curation",),
     optional=True,
 )

@@ -81,7 +81,7 @@ def _shard_models(foundry: FoundryResource, shards: Sequence[str]) -> dict[str, 
 PLAN_SET = Node(
     name="plans",
     group="trajectories",
-    description="The planner's steps for every prompt of a shard.",
+    description="The planner's plan for every prompt of a shard.",
     tables=(PLANS,),
     ledger=_LEDGER,
     deps=("prompts",),
@@ -94,10 +94,12 @@ PLAN_SET = Node(
 TRAJECTORY_SET = Node(
     name="trajectories",
     group="trajectories",
-    description="The planner-critic loop over a shard: every attempt, its image and its verdict.",
+    description="The planner-critic loop over a shard; its attempts, each with image and verdict, "
+    "are the table `attempts`.",
     tables=(TRAJECTORIES, ATTEMPTS),
     ledger=_LEDGER,
     deps=("prompts", "plans"),
+    arrows=("plans",),
     sections=("loop",),
     config=_loop_models,
     shard_inputs=_shard_models,
@@ -107,10 +109,11 @@ TRAJECTORY_SET = Node(
 SCORE_SET = Node(
     name="scores",
     group="trajectories",
-    description="Semantics, quality and overall grade (0-10) of every attempt.",
+    description="Semantics, quality and overall grade of every attempt of a shard.",
     tables=(SCORES, MEMBER_SCORES),
     ledger=_LEDGER,
     deps=("plans", "trajectories"),
+    arrows=("trajectories",),
     config=_models("scorer"),
     sharded=True,
     pool="agents",
@@ -148,12 +151,12 @@ def trajectories(
     views = load_trajectories(home, pick_showcase(home, 6, [shard]), [shard])
     sheet = plotting.small_png(contact_sheet(views, image_size=128), colours=255)
     images = {
-        "status": image_metadata(statuses, "Trajectories by status"),
         "stories": image_metadata(sheet, "Some trajectories of this shard"),
+        "status": image_metadata(statuses, "Trajectories by status"),
     }
     forecast = forecast_metadata(foundry, context.instance, loop_model_names(foundry))
     drawn = Counter(row.generator for row in run.attempts)
-    metadata = model_call_costs(run.calls) | images | forecast | {"generators": dict(drawn)}
+    metadata = images | model_call_costs(run.calls) | forecast | {"generators": dict(drawn)}
     return TRAJECTORY_SET.describe(context, foundry, rows, metadata)
 
 

@@ -41,11 +41,9 @@ _ADDRESS = re.compile(r"http://[^/\s]+/v1")
 _READY = re.compile(r"^ready$", re.M)
 # Stages of several assets, by their groups; those of other groups are stages of their own.
 _STAGES = {
-    "taxonomy": "prompts",
     "prompts": "prompts",
     "trajectories": "trajectories",
-    "curation": "data sets",
-    "data_sets": "data sets",
+    **dict.fromkeys(("reviews", "imports", "data_sets"), "data sets"),
 }
 _VARIABLES = {"HF_HUB_OFFLINE": "1"}  # nothing is downloaded
 

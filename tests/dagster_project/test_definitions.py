@@ -1,12 +1,15 @@
 """The lineage graph as a whole: a change of assets, checks or automation shows in a diff."""
 
+from graphlib import TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 import dagster as dg
 
-from assets.core.node import NODES
+from assets.core.node import LINE, MAIN_LINE, NODES
 from dagster_project.definitions import defs
 from dagster_project.instance import PROMOTES_TAG
+from dagster_project.stages import upstream_of
 
 
 def test_the_graph_is_the_one_in_the_snapshot(snapshot):
@@ -27,6 +30,27 @@ def test_the_graph_is_the_one_in_the_snapshot(snapshot):
         for key in sorted(graph.get_all_asset_keys())
     }
     assert assets == snapshot
+
+
+def test_groups_follow_one_another_along_the_main_line():
+    graph = defs.resolve_asset_graph()
+    before: dict[str, set[str]] = {}
+    for key in graph.get_all_asset_keys():
+        groups = {graph.get(parent).group_name for parent in graph.get(key).parent_keys}
+        before.setdefault(graph.get(key).group_name, set()).update(groups)
+    followed = {group: parents - {group} for group, parents in before.items()}
+    order = [*TopologicalSorter(followed).static_order()]  # raises where groups form a cycle
+    assert tuple(group for group in order if group in MAIN_LINE) == MAIN_LINE
+    assert all(one in followed[other] for one, other in pairwise(MAIN_LINE))
+    selected = dg.AssetSelection.tag(LINE, "main").resolve(graph)
+    assert {graph.get(key).group_name for key in selected} == set(MAIN_LINE)
+
+
+def test_what_an_asset_reads_without_an_arrow_comes_through_one():
+    graph = defs.resolve_asset_graph()
+    for name, node in NODES.items():
+        drawn = {parent.to_user_string() for parent in graph.get(dg.AssetKey(name)).parent_keys}
+        assert drawn <= set(node.deps) <= drawn | upstream_of(drawn), name
 
 
 def test_jobs_schedules_and_sensors_are_those_in_the_snapshot(snapshot):
@@ -61,6 +85,7 @@ def test_every_asset_documents_itself():
         asset = graph.get(dg.AssetKey(name))
         assert asset.description, name
         if node.tables:
+            assert "One row: " in asset.description, name
             assert "dagster/column_schema" in asset.metadata, name
             assert asset.check_keys, name
 

@@ -82,6 +82,15 @@ def test_curves_and_rollouts_of_grpo_are_shown(trained, foundry, instance):
     assert sheet.height > sheet.width / 3, "a row for each of the four"
 
 
+def test_images_plots_and_costs_are_the_first_that_is_shown(trained, instance):
+    for name in ("trajectories", MADE[3], "evaluation"):
+        event = instance.get_latest_materialization_event(dg.AssetKey(name))
+        metadata = event.asset_materialization.metadata
+        images = {key for key, value in metadata.items() if str(value.value).startswith("![")}
+        costs = {"model_calls", "metrics/hours"} & metadata.keys()
+        assert images and costs and images | costs <= {*list(metadata)[:8]}, name
+
+
 def test_every_metric_is_evaluated(trained, foundry):
     rows = foundry.rows(EVALUATIONS)
     names = ("heldout-dev", "heldout-test", "heldout-category-test")

@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
@@ -115,10 +116,10 @@ def chromium(*size: int, **options: float) -> Iterator[Page]:
         yield page
 
 
-def lineage_path(groups: list[str]) -> str:
-    """Path of the lineage with these groups of assets expanded."""
+def lineage_path(groups: Iterable[str], selection: str = "*") -> str:
+    """Path of the lineage of selected assets, with these groups expanded."""
     expanded = ",".join(f"global%40global%3A{group}" for group in groups)
-    return f"/asset-groups?expanded={expanded}"
+    return f"/asset-groups~{quote(selection, safe='')}?expanded={expanded}"
 
 
 def node_in_lineage(page: Page, name: str) -> Locator:
