@@ -4,6 +4,7 @@ import os
 
 import dagster as dg
 
+from assets.core.additions import DEFS, additions
 from assets.core.foundry import FoundryResource
 
 from . import automation
@@ -16,8 +17,8 @@ FOUNDRY = FoundryResource(
 
 
 def definitions(foundry: FoundryResource) -> dg.Definitions:
-    """The code location of a lake and profile."""
-    return dg.Definitions(
+    """The code location of a lake and profile, with what is in `dagster_project/defs`."""
+    own = dg.Definitions(
         assets=versioned_assets(foundry),
         asset_checks=CHECKS,
         jobs=[
@@ -41,6 +42,11 @@ def definitions(foundry: FoundryResource) -> dg.Definitions:
         # Runs are parallel, one a shard; a process per step would take longer than most steps.
         executor=dg.in_process_executor,
     )
+    if all(path.name.startswith("__") for path in DEFS.iterdir()):
+        return own  # to look for components takes a tenth of the time of loading
+    if additions():
+        _ = foundry.unsized  # what a component contradicts is an error
+    return dg.Definitions.merge(own, dg.load_from_defs_folder(path_within_project=DEFS))
 
 
 defs = definitions(FOUNDRY)

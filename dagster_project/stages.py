@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import dagster as dg
 
 import assets
+from assets.core.additions import additions
 from assets.core.foundry import FoundryResource
 from assets.core.node import DATA_VERSION_TAG, FINGERPRINT, NODES, Node, lineage
 from assets.core.profile import Profile
@@ -51,14 +52,17 @@ def _with_freshness(spec: dg.AssetSpec) -> dg.AssetSpec:
 
 def versioned_assets(foundry: FoundryResource) -> list[dg.AssetsDefinition]:
     """The assets, each with its node's code version: Dagster then calls an asset unsynced whose
-    settings, models or prompts have changed since it was materialized."""
-    named = cache(foundry.without_keys)
+    settings, models or prompts have changed since it was materialized. What components add is
+    upstream of what reads it."""
+    named, added = cache(foundry.without_keys), additions()
 
     def with_version(spec: dg.AssetSpec) -> dg.AssetSpec:
+        name = spec.key.to_user_string()
+        read = [dg.AssetDep(each.asset_key) for each in added if name in each.kind.readers]
+        spec = spec.replace_attributes(deps=[*spec.deps, *read])
         # Settings or a pack that cannot be read are the business of the run that needs them.
         with suppress(FoundryError):
-            version = NODES[spec.key.to_user_string()].code_version(named())
-            return spec.replace_attributes(code_version=version)
+            return spec.replace_attributes(code_version=NODES[name].code_version(named()))
         return spec
 
     return [definition.map_asset_specs(with_version) for definition in ASSETS]
@@ -179,8 +183,9 @@ def stages_of(nodes: Sequence[Node]) -> Stages:
 
 
 def _before_shards() -> set[str]:
-    """Names of the nodes that sharded ones depend on, however far up."""
-    names: set[str] = set()
+    """Names of the nodes that sharded ones depend on, however far up; and of the imports, which
+    `targets` count."""
+    names: set[str] = {"imports"}
     for node in reversed(lineage()):
         if node.sharded or node.name in names:
             names |= set(node.deps)

@@ -55,6 +55,12 @@ def read_yaml(path: Path) -> Any:
     return content or {}
 
 
+def read_documents(path: Path) -> list[Any]:
+    """Every document of a YAML file; DocumentError: unreadable, or not YAML."""
+    with _readable(path):
+        return list(yaml.load_all(path.read_text("utf-8"), Loader=_LOADER))
+
+
 def locate_problem(path: Path, key: KeyPath, message: str) -> str:
     """One line `file:line: dotted.key: message` for a file that can be read."""
     dotted = ".".join(map(str, key)) or "document"

@@ -35,11 +35,13 @@ from training.settings import TrainingSettings
 from warehouse import Home
 
 from ..benchmarks.settings import BenchmarksSettings
-from ..curation.settings import OURS, CurationSettings, TargetName
+from ..curation.settings import OURS, CurationSettings, MixSettings, TargetName
 from ..evaluation.settings import EvaluationSettings
 from ..generations.settings import GenerationsSettings
+from ..imports.settings import ImportSettings
 from ..prompts.settings import BankSettings, PromptsSettings
 from ..rounds.settings import RoundsSettings
+from .additions import merged, nested, value_at, with_additions
 from .notification_settings import NotificationSettings
 
 # Numbers of calls that processes of one run divide.
@@ -112,6 +114,9 @@ class Profile(Backends):
     curation: CurationSettings = Field(
         CurationSettings(), description="Filter, split, balance, data sets"
     )
+    imports: dict[str, ImportSettings] = Field(
+        {}, description="Training rows of other people, by name, that the asset `imports` reads"
+    )
     targets: Targets = Field(
         {},
         description="Rows that the training sets are to have, imports and rounds included: "
@@ -140,6 +145,11 @@ class Profile(Backends):
     )
     notifications: NotificationSettings | None = Field(
         None, description="Who is told of failed runs; null: nobody"
+    )
+    components: bool = Field(
+        True,
+        description="Whether what components in `dagster_project/defs` bring is to be added: false "
+        "once it was",
     )
 
     def build(self, home: Home) -> Roles:
@@ -183,7 +193,7 @@ class Profile(Backends):
         if self.training is None or self.rounds is None:
             return None
         changes = {"planner_rl": None, **self.rounds.training}
-        return TrainingSettings.model_validate(_merged(self.training.model_dump(), changes))
+        return TrainingSettings.model_validate(merged(self.training.model_dump(), changes))
 
     def shards(self, size: str) -> int:
         """Shards of the pack for a size; FoundryError if the profile has no such size."""
@@ -203,7 +213,7 @@ class Profile(Backends):
         changes = self.size_changes.get(size)
         if not changes:
             return self
-        return self.model_validate({**_merged(self.model_dump(), changes), "size_changes": {}})
+        return self.model_validate({**merged(self.model_dump(), changes), "size_changes": {}})
 
     def without_keys(self) -> Self:
         """The same models at endpoints without keys: to name and to price them, not to call.
@@ -263,8 +273,8 @@ class Profile(Backends):
         """With `cluster.ray` they are on its nodes; their GPUs cost what those of trainings do."""
         if not isinstance(values, dict) or not isinstance(values.get("servers"), dict):
             return values
-        address = _value(values, "cluster", "ray", "address")
-        price = _value(values, "training", "gpu_hour_usd")
+        address = value_at(values, "cluster", "ray", "address")
+        price = value_at(values, "training", "gpu_hour_usd")
         shared: dict[str, Any] = {"ray": address} if isinstance(address, str) else {}
         if isinstance(price, int | float) and price >= 0:  # else it is refused where it is
             shared["gpu_hour_usd"] = price
@@ -273,6 +283,18 @@ class Profile(Backends):
             for name, server in values["servers"].items()
         }
         return {**values, "servers": servers}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _imports_are_mixed_in(cls, values: Any) -> Any:
+        """An import to which no mix gives a weight occurs once, beside what was made here."""
+        imports = value_at(values, "imports")
+        for name, settings in imports.items() if isinstance(imports, dict) else ():
+            path = "curation", "exports", "mix", str(value_at(settings, "kind"))
+            mix = value_at(values, *path) or {OURS: 1}
+            if path[-1] in MixSettings.model_fields and isinstance(mix, dict):
+                values = merged(values, nested({name: 1} | mix, *path))
+        return values
 
     @model_validator(mode="after")
     def _size_changes_are_valid(self) -> Self:
@@ -330,7 +352,7 @@ class Profile(Backends):
         validate_changes = TypeAdapter(dict[PositiveInt, dict[str, Any]]).validate_python
         for count, changed in validate_changes(changes).items():
             try:
-                profiles[count] = validate(_merged(base, changed))
+                profiles[count] = validate(merged(base, changed))
             except ValidationError as error:
                 raise ValueError(first_problem(error, "on_gpus", str(count))) from None
         return profiles[max(count for count in profiles if count <= gpus())]
@@ -338,7 +360,8 @@ class Profile(Backends):
     @model_validator(mode="before")
     @classmethod
     def _based_on_another(cls, values: Any) -> Any:
-        """With `base`, what another profile says where this one says nothing.
+        """With `base`, what another profile says where this one says nothing; then what components
+        bring.
 
         It comes after all other validators, to run before them.
         """
@@ -349,15 +372,10 @@ class Profile(Backends):
                 raise ValueError("base: name a profile, or the path of a .yaml file, not this one")
             seen.append(base)
             changes = {key: value for key, value in values.items() if key != "base"}
-            values = _merged(read_yaml(_path_of(base)), changes)
+            values = merged(read_yaml(_path_of(base)), changes)
+        if isinstance(values, dict) and values.get("components", True) is True:
+            values = {**with_additions(values), "components": False}
         return values
-
-
-def _value(values: Any, *keys: str) -> Any:
-    """What is at a path of nested dictionaries; None: nothing."""
-    for key in keys:
-        values = values.get(key) if isinstance(values, dict) else None
-    return values
 
 
 def _with_endpoints(values: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
@@ -370,15 +388,6 @@ def _with_endpoints(values: Any, change: Callable[[dict[str, Any]], dict[str, An
         case list():
             return [_with_endpoints(value, change) for value in values]
     return values
-
-
-def _merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    nested = {
-        key: _merged(settings[key], value)
-        for key, value in changes.items()
-        if isinstance(value, dict) and isinstance(settings.get(key), dict)
-    }
-    return {**settings, **changes, **nested}
 
 
 @cache

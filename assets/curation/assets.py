@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from inference.agent_prompts.templates import version_of
-from schemas import TABLES
+from inference.generation.files import file_version
 from schemas.curation import (
     CRITIC_DPO,
     CRITIC_RL,
@@ -34,7 +34,6 @@ from .planner_sets import build_planner_rl, build_planner_sft
 from .preference_pairs import build_critic_dpo
 from .sequences import build_sequences
 from .settings import BalanceSettings
-from .sources import TrainingSources
 from .steps import StepsReport, build_steps
 from .targets import own_target, progress_metadata, reduce_to_target, targets_of
 
@@ -138,14 +137,18 @@ def _import_hashes(foundry: FoundryResource) -> list[str | None]:
     return list(lake.content_hashes(IMPORTS).values())
 
 
+def _import_files(foundry: FoundryResource) -> dict[str, str | None]:
+    return {name: file_version(each.file) for name, each in foundry.settings.imports.items()}
+
+
 IMPORT_SET = Node(
     name="imports",
     group="imports",
     description="Training rows of other people, which `interleave import` stores with origin and "
-    "licence; used where a profile has `curation.exports.mix`.",
+    "licence, or the profile's `imports` name; used where a profile has `curation.exports.mix`.",
     tables=(IMPORTS,),
-    sections=("curation.exports.mix",),
-    inputs=lambda foundry, _instance: _import_hashes(foundry),
+    sections=("curation.exports.mix", "imports"),
+    inputs=lambda foundry, _instance: [_import_hashes(foundry), _import_files(foundry)],
     output_hashes=_import_hashes,
     may_be_empty=True,
 )
@@ -227,18 +230,6 @@ def planner_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
 def sequences(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     rows, dropped = build_sequences(foundry.home, foundry.settings.curation)
     return _record_set(SEQUENCE_SET, context, foundry, rows, {"left_out": dropped}, "form")
-
-
-@dg.asset(**IMPORT_SET.asset_args())
-def imports(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    settings, home = foundry.settings.curation, foundry.home
-    if settings.exports.mix is None:
-        note = {"imports": dg.MetadataValue.text("the profile has no `curation.exports.mix`")}
-        return IMPORT_SET.describe(context, foundry, {IMPORTS.name: 0}, note)
-    sets = [TABLES[name] for name in type(settings.exports.mix).model_fields]
-    used = [*TrainingSources(home, settings).import_origins(sets)]
-    counts = {IMPORTS.name: home.lake.rows(IMPORTS)}
-    return IMPORT_SET.describe(context, foundry, counts, {"used": table_metadata(used)})
 
 
 @dg.asset(**EXPORT_SET.asset_args())

@@ -10,6 +10,7 @@ from pathlib import Path
 from schemas import DocumentError, FoundryError
 from schemas.yaml_config import KeyPath, load_document, locate_problem
 
+from ..core.additions import additions
 from .file_pack import PROMPTS_FILE, is_file_pack, load_file_pack
 from .pack import Bank, BankFile, Pack, Taxonomy, Template, TemplateFile, TemplateSlot, Term
 
@@ -18,7 +19,7 @@ _PACKS = Path(__file__).parent / "packs"
 
 
 def load_pack(name_or_path: str | Path) -> Pack:
-    """Load a pack by name (one of `pack_names()`) or from a folder.
+    """Load a pack by name (the project's own, or a component's) or from a folder.
 
     Raises:
         DocumentError: a line `file:line: key: problem` for everything that is wrong in its files.
@@ -65,17 +66,25 @@ def _file_states(folder: Path) -> tuple[tuple[str, int, int], ...]:
     return tuple((path, stat.st_size, stat.st_mtime_ns) for path, stat in stats.items())
 
 
-def pack_names() -> list[str]:
-    """Names of the packs that come with the project."""
-    return sorted(path.parent.name for path in _PACKS.glob("*/taxonomy.yaml"))
+def _named_folders() -> dict[str, Path]:
+    """Folders by name, of the packs that come with the project, and of those that components add.
+
+    Raises FoundryError: one of each has the same name.
+    """
+    folders = {path.parent.name: path.parent for path in _PACKS.glob("*/taxonomy.yaml")}
+    for each in additions():
+        folder = each.file.parent
+        if each.is_pack and folders.setdefault(each.name, folder) != folder:
+            raise FoundryError(f"{folder}: there is a pack of this name: rename the folder")
+    return folders
 
 
 def _folder(name_or_path: str | Path) -> Path:
-    names = pack_names()
-    folder = _PACKS / name_or_path if str(name_or_path) in names else Path(name_or_path)
+    named = _named_folders()
+    folder = named.get(str(name_or_path)) or Path(name_or_path)
     if not (folder / "taxonomy.yaml").is_file() and not is_file_pack(folder):
         raise FoundryError(
-            f"no pack {str(name_or_path)!r}; there are: {', '.join(names)}, "
+            f"no pack {str(name_or_path)!r}; there are: {', '.join(sorted(named))}, "
             "or give a folder with taxonomy.yaml, banks/ and templates.yaml, or one that "
             "`interleave import prompts` wrote"
         )

@@ -50,7 +50,7 @@ class _Server(ConfigModel):
         """How much of GPUs a Ray cluster reserves for it."""
         return len(self.gpus) * self.memory
 
-    @field_validator("gpus", mode="before")
+    @field_validator("gpus", mode="before", json_schema_input_type=int | tuple[Gpu, ...])
     @classmethod
     def _first_gpus(cls, gpus: Any) -> Any:
         is_number = isinstance(gpus, int) and not isinstance(gpus, bool) and gpus >= 0

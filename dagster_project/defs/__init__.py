@@ -1,0 +1,1 @@
+"""What users add with `dg scaffold defs`, a folder each (docs/components.md)."""
