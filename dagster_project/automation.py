@@ -1,12 +1,13 @@
 """Jobs, schedules and sensors.
 
-Schedules are off until they are switched on. They run every night, `improve_weekly` every week, or
-when a cron expression in the environment says ($INTERLEAVE_GROW_CRON, $INTERLEAVE_ANSWER_CRON,
-$INTERLEAVE_IMPROVE_CRON; UTC). A partition whose run failed is requested again, at most twice with
-the same profile and requests, runs that the daemon repeats because their process died included.
+What the daemon materializes by itself follows from `conditions`. What makes more than aggregates is
+off until it is switched on, and runs at night, `improve_weekly` once a week, or when a cron
+expression in the environment says ($INTERLEAVE_GROW_CRON, ..._RETRAIN_CRON, ..._ANSWER_CRON,
+..._IMPROVE_CRON; UTC).
 """
 
 import os
+import warnings
 
 import dagster as dg
 
@@ -14,23 +15,22 @@ from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
 from assets.curation.targets import read_growth, targets_of
 from assets.generations.assets import GENERATION_SET
-from assets.prompts.assets import shard_names
-from assets.prompts.pack_loader import load_pack
+from assets.prompts.assets import PROMPT_BANK, PromptsConfig, trajectory_shards
 from assets.prompts.rounds import recorded_rounds
 from assets.reviews.assets import REVIEW_SET
 from assets.trajectories.assets import SCORE_SET
 from inference.backends.providers.budget import SpendingFile
-from inference.calls.hashing import content_digest
 from schemas import FoundryError
 from schemas.training import BASE_MODEL, CRITIC, PLANNER, RL_PLANNER, SFT_CRITIC
 from schemas.trajectories import REVIEWS, SCORES
 
+from .conditions import GROW_CRON, MAKE_SHARDS, TRAINED
 from .improve import finished_rounds, improve
 from .instance import PROMOTES_TAG
 from .notifications import failure_of, notify, notify_alerts
-from .retraining import MOST_RUNS, RECIPE_TAG, agents, decide, record_rows
-from .stages import is_up_to_date, up_to_date_partitions
+from .stages import is_up_to_date
 
+warnings.filterwarnings("ignore", ".*use_user_code_server", dg.BetaWarning)
 _EVALUATION = ("rubrics", "evaluation", "promotion")
 _ONE_AT_A_TIME = {PROMOTES_TAG: "true"}
 
@@ -84,32 +84,29 @@ def improve_agents() -> None:
     next_round()
 
 
-INPUTS_TAG = "interleave/inputs"  # hash of what a scheduled run follows from
-
-
 @dg.schedule(
-    job=refresh_data,
-    cron_schedule=os.environ.get("INTERLEAVE_GROW_CRON", "0 3 * * *"),
-    execution_timezone="UTC",
+    target=dg.AssetSelection.groups("prompts"), cron_schedule=GROW_CRON, execution_timezone="UTC"
 )
 def grow_bank(
     context: dg.ScheduleEvaluationContext, foundry: FoundryResource
 ) -> dg.RunRequest | dg.SkipReason:
-    """Every night: the next shard of prompts, and everything downstream of it.
+    """Every night: one more shard of prompts, of which `make_shards` makes what follows.
 
-    Next is the first shard without scores, so a preview or a failed night leaves no gap behind: one
-    that failed too often has to be run by hand before the bank grows again. While a run of it is
-    not finished, there is no second one. Where the profile has `targets`, the bank grows until they
-    are met, or bank or budget are not enough for them.
+    While a shard has no scores the bank does not grow, so that a preview or a failed night leaves
+    no gap behind. Where the profile has `targets`, it grows until they are met, or bank or budget
+    are not enough for them.
     """
     if reason := _stopped_growing(foundry, context.instance):
         return dg.SkipReason(reason)
+    shards = context.instance.get_dynamic_partitions(str(SHARDS.name))
     scored = context.instance.get_materialized_partitions(dg.AssetKey(SCORE_SET.name))
-    names = shard_names(load_pack(foundry.settings.pack).name, len(scored) + 1)
-    shard = next(name for name in names if name not in scored)
-    context.instance.add_dynamic_partitions(str(SHARDS.name), [shard])
-    found = _request(context.instance, foundry, refresh_data.name, shard)
-    return found if isinstance(found, dg.RunRequest) else dg.SkipReason(found)
+    if missing := sorted(set(shards) - scored):
+        return dg.SkipReason(
+            f"{missing[0]} has no scores: `make_shards` makes them, where it is switched on"
+        )
+    more = trajectory_shards(foundry, context.instance) + bool(shards)
+    config = dg.RunConfig({PROMPT_BANK.name: PromptsConfig(shards=more)})
+    return dg.RunRequest(run_config=config)
 
 
 def _stopped_growing(foundry: FoundryResource, instance: dg.DagsterInstance) -> str | None:
@@ -123,26 +120,6 @@ def _stopped_growing(foundry: FoundryResource, instance: dg.DagsterInstance) -> 
     if growth.is_met:
         return f"targets are met: {growth.text}"
     return growth.problem(foundry.shards)
-
-
-@dg.schedule(
-    job=make_generations,
-    cron_schedule=os.environ.get("INTERLEAVE_ANSWER_CRON", "0 5 * * *"),
-    execution_timezone="UTC",
-)
-def answer_requests(
-    context: dg.ScheduleEvaluationContext, foundry: FoundryResource
-) -> list[dg.RunRequest] | dg.SkipReason:
-    """Every night: the batches that are new, have changed, or failed less than three times."""
-    instance = context.instance
-    names = register_batches(instance, foundry)
-    current = up_to_date_partitions(GENERATION_SET, foundry, instance, names)
-    stale = [name for name in names if name not in current]
-    found = [_request(instance, foundry, make_generations.name, name) for name in stale]
-    waiting = [each for each in found if isinstance(each, str)]
-    requests = [each for each in found if isinstance(each, dg.RunRequest)]
-    reason = "; ".join(waiting) or "all answered"
-    return requests or dg.SkipReason(f"{len(names)} batches, {reason}")
 
 
 @dg.schedule(
@@ -164,36 +141,7 @@ def improve_weekly(
     if finished and not finished[-1].continues and not unfinished:
         last = finished[-1]
         return dg.SkipReason(f"round {last.round} did not help: {last.why}")
-    return dg.RunRequest(tags={"dagster/max_retries": str(MOST_RUNS - 1)})
-
-
-def _request(
-    instance: dg.DagsterInstance, foundry: FoundryResource, job: str, partition: str
-) -> dg.RunRequest | str:
-    """The request for a partition's run; why there is none, where one runs or too many failed."""
-    if _is_running(instance, job, partition):
-        return f"the run of {partition} is not finished"
-    batches = GENERATION_SET.partitions if job == make_generations.name else None
-    origin = batches.origin(foundry, partition) if batches else None
-    tags = {INPUTS_TAG: content_digest([foundry.settings, origin])[:12]}
-    status = dg.DagsterRunStatus.FAILURE
-    failed = instance.get_runs(
-        dg.RunsFilter(
-            job_name=job, statuses=[status], tags={"dagster/partition": partition, **tags}
-        )
-    )
-    if len(failed) >= MOST_RUNS:
-        name = failed[0].run_id
-        return f"{partition}: {len(failed)} runs failed, last {name}: see why, and run it by hand"
-    tags["dagster/max_retries"] = str(MOST_RUNS - 1 - len(failed))
-    # Several requests of one tick need a key each.
-    return dg.RunRequest(partition_key=partition, run_key=partition, tags=tags)
-
-
-def _is_running(instance: dg.DagsterInstance, job: str, partition: str) -> bool:
-    """Whether a run of a job on this partition is queued or not finished."""
-    runs = instance.get_runs(dg.RunsFilter(job_name=job, tags={"dagster/partition": partition}))
-    return any(not run.is_finished for run in runs)
+    return dg.RunRequest()
 
 
 def register_batches(instance: dg.DagsterInstance, foundry: FoundryResource) -> list[str]:
@@ -204,11 +152,43 @@ def register_batches(instance: dg.DagsterInstance, foundry: FoundryResource) -> 
     return batches.register(foundry, instance)
 
 
+_SHARDED = dg.AssetSelection.assets(*(node.name for node in NODES.values() if node.sharded))
+_BATCHES = dg.AssetSelection.assets(GENERATION_SET.name)
+_TRAINED = dg.AssetSelection.assets(*TRAINED)
 follow_upstream = dg.AutomationConditionSensorDefinition(
     "follow_upstream",
-    target=dg.AssetSelection.all(),
+    target=dg.AssetSelection.all() - _SHARDED - _BATCHES - _TRAINED,
     default_status=dg.DefaultSensorStatus.RUNNING,
     minimum_interval_seconds=10,
+    description="Materializes the training sets and other aggregates once every shard is there.",
+)
+make_shards = dg.AutomationConditionSensorDefinition(
+    MAKE_SHARDS,
+    target=_SHARDED,
+    minimum_interval_seconds=30,
+    use_user_code_server=True,  # the conditions are ours
+    emit_backfills=False,  # a run a shard: one that fails fails alone
+    description="Makes every shard of the bank that is missing, a few at once and within the "
+    "budget. Off unless it is switched on.",
+)
+answer_requests = dg.AutomationConditionSensorDefinition(
+    "answer_requests",
+    target=_BATCHES,
+    minimum_interval_seconds=60,
+    use_user_code_server=True,
+    emit_backfills=False,
+    description="Every night ($INTERLEAVE_ANSWER_CRON): answers the batches of requests that are "
+    "new, have changed, or failed. Off unless it is switched on.",
+)
+retrain_when_grown = dg.AutomationConditionSensorDefinition(
+    "retrain_when_grown",
+    target=_TRAINED,
+    minimum_interval_seconds=60,
+    use_user_code_server=True,
+    run_tags=_ONE_AT_A_TIME,
+    description="Trains, evaluates and promotes agents when `training.retrain_after_rows` rows of "
+    "the profile have come or changed since the newest checkpoint, at most once a night "
+    "($INTERLEAVE_RETRAIN_CRON). Off unless it is switched on.",
 )
 
 
@@ -248,37 +228,6 @@ def follow_reviews(
         return dg.SkipReason("new reviews; waiting until no more come")
     fingerprint = REVIEW_SET.fingerprint(foundry, context.instance, None)
     return dg.RunRequest(run_key=f"{REVIEW_SET.name}-{fingerprint}-{version}")
-
-
-@dg.sensor(
-    jobs=[retrain_planner, retrain_critic],
-    minimum_interval_seconds=60,
-    description="Starts a training when `training.retrain_after_rows` rows of the profile have "
-    "come or changed since the newest checkpoint, and a failed one again: at most three times on "
-    "the same rows, after 10 and 20 minutes. Off unless it is switched on.",
-)
-def retrain_when_grown(
-    context: dg.SensorEvaluationContext, foundry: FoundryResource
-) -> list[dg.RunRequest] | dg.SkipReason:
-    """A run per agent and version of its data, once the exports are up to date with the rows."""
-    if foundry.settings.training is None:
-        return dg.SkipReason(f"profile {foundry.settings.name} has no section training")
-    record_rows(foundry)
-    decisions = {
-        job: decide(foundry, context.instance, job, steps) for job, steps in agents(foundry).items()
-    }
-    reason = "; ".join(f"{job}: {decision.why}" for job, decision in decisions.items())
-    context.log.info(reason)
-    return [
-        dg.RunRequest(
-            job_name=job,
-            # Dagster starts no run again whose key it has seen, failed or not.
-            run_key=f"{job}-{decision.version}-{decision.number}",
-            tags={RECIPE_TAG: decision.version},
-        )
-        for job, decision in decisions.items()
-        if decision.requested
-    ] or dg.SkipReason(reason)
 
 
 @dg.run_failure_sensor(

@@ -1,13 +1,17 @@
 """The code location: every asset and check below `assets`, and every job, schedule and sensor."""
 
 import os
+from contextlib import suppress
 
 import dagster as dg
 
 from assets.core.additions import DEFS, additions
 from assets.core.foundry import FoundryResource
+from assets.core.node import NODES
+from schemas import FoundryError
 
 from . import automation
+from .conditions import condition_of
 from .stages import CHECKS, versioned_assets
 
 FOUNDRY = FoundryResource(
@@ -16,10 +20,23 @@ FOUNDRY = FoundryResource(
 )
 
 
+def _with_conditions(foundry: FoundryResource) -> list[dg.AssetsDefinition]:
+    """The assets, each with the condition under which the daemon materializes it."""
+
+    def with_condition(spec: dg.AssetSpec) -> dg.AssetSpec:
+        # A profile that cannot be read is the business of the run that needs it.
+        with suppress(FoundryError):
+            condition = condition_of(NODES[spec.key.to_user_string()], foundry)
+            return spec.replace_attributes(automation_condition=condition)
+        return spec
+
+    return [each.map_asset_specs(with_condition) for each in versioned_assets(foundry)]
+
+
 def definitions(foundry: FoundryResource) -> dg.Definitions:
     """The code location of a lake and profile, with what is in `dagster_project/defs`."""
     own = dg.Definitions(
-        assets=versioned_assets(foundry),
+        assets=_with_conditions(foundry),
         asset_checks=CHECKS,
         jobs=[
             automation.refresh_data,
@@ -29,9 +46,11 @@ def definitions(foundry: FoundryResource) -> dg.Definitions:
             automation.make_generations,
             automation.improve_agents,
         ],
-        schedules=[automation.grow_bank, automation.answer_requests, automation.improve_weekly],
+        schedules=[automation.grow_bank, automation.improve_weekly],
         sensors=[
             automation.follow_upstream,
+            automation.make_shards,
+            automation.answer_requests,
             automation.retrain_when_grown,
             automation.register_requests,
             automation.follow_reviews,

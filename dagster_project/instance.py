@@ -33,6 +33,8 @@ NO_RETRIES = {"dagster/max_retries": "0"}  # tags of runs that only the command 
 # until it is decided about.
 PROMOTES_TAG = "interleave/promotes"
 TRAINING_POOL = "gpu_train"
+_FINISHED = {dg.DagsterRunStatus[name] for name in ("SUCCESS", "FAILURE", "CANCELED", "MANAGED")}
+UNFINISHED = [status for status in dg.DagsterRunStatus if status not in _FINISHED]
 # Nodes learn here what a run works on; secrets they must have themselves.
 _RAY_ENV = ["INTERLEAVE_PROFILE", "INTERLEAVE_HOME", "INTERLEAVE_LOCAL", "INTERLEAVE_LEASE_SECONDS"]
 _SIGNED = "# Written by Interleave Foundry ({}); change it, and it is yours.\n"
@@ -98,6 +100,10 @@ def _command_line_config(folder: Path) -> str:
     return path.name
 
 
+def shards_at_once(cluster: ClusterSettings | None) -> int:
+    return (cluster or _ONE_MACHINE).runs
+
+
 def create_pools(instance: dg.DagsterInstance, shards: int) -> None:
     """Give every pool its size, unless somebody has set one already."""
     storage = instance.event_log_storage
@@ -121,9 +127,7 @@ def widened_pool(instance: dg.DagsterInstance, name: str, slots: int) -> Iterato
 
 def close_dead_runs(instance: dg.DagsterInstance, folder: Path) -> None:
     """Fail the runs whose command-line process is gone, and free the pool slots they held."""
-    status = dg.DagsterRunStatus
-    unfinished = [status.NOT_STARTED, status.STARTING, status.STARTED, status.CANCELING]
-    for run in instance.get_runs(dg.RunsFilter(statuses=unfinished)):
+    for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
         runner = run.tags.get(RUNNER_TAG)
         if runner and _gone(folder / "runners" / runner):
             instance.report_run_failed(run, "the process of this run is gone")

@@ -1,23 +1,21 @@
-"""When an agent is trained again: enough rows changed, and no run that did it or is about to.
+"""When an agent is trained again: enough of its rows have changed and are exported.
 
 Which rows a checkpoint was trained on is known by their hashes, recorded in the home while its data
 set is the current one.
 """
 
 import hashlib
-import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-import dagster as dg
 import orjson
 
 from assets.checkpoints import recipes
 from assets.checkpoints.recipes import DataSet, Recipe
 from assets.core.foundry import FoundryResource
+from inference.backends.checkpoint.manifest import AgentRole
 from schemas import TABLES
 from schemas.training import CheckpointRow
 from training.registry import CheckpointRegistry
@@ -25,89 +23,40 @@ from warehouse import Home
 from warehouse.atomic import atomic_write
 from warehouse.storage import storage_errors
 
-RECIPE_TAG = "interleave/recipe"
 _HASH_BYTES = 8
-MOST_RUNS = 3  # on the same rows
-_RUNS = 100  # of a job that are looked at
-_PAUSE_SECONDS = 600  # after the first failed run, twice as long after the second
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a job's run is requested, with the numbers that say why."""
+    """Whether an agent is to be trained now, with the numbers that say why."""
 
-    requested: bool
+    is_due: bool
     why: str
-    version: str
-    number: int  # of earlier runs of this version
 
 
-def agents(foundry: FoundryResource) -> dict[str, tuple[Recipe, ...]]:
-    """The recipes that each retraining job makes, in the order in which it does."""
-    return {
-        f"retrain_{role}": tuple(recipes.LINEAGE[name](foundry) for name in names)
-        for role, names in recipes.agent_names(foundry).items()
-    }
-
-
-def decide(
-    foundry: FoundryResource, instance: dg.DagsterInstance, job: str, steps: tuple[Recipe, ...]
-) -> Decision:
-    """Whether `job` is to run now: its data has changed enough and is exported, or its last run on
-    these rows failed and may be tried again."""
+def decide(foundry: FoundryResource, role: AgentRole) -> Decision:
+    """Whether enough of the agent's rows have changed, and are exported, and none of its
+    checkpoints was trained on them before."""
+    steps = trainings(foundry)[role]
     changed = sum(changed_rows(foundry, recipe) for recipe in steps)
     needed = foundry.training.retrain_after_rows
-    version = "-".join(recipe.version for recipe in steps)
-    runs = instance.get_run_records(dg.RunsFilter(job_name=job), limit=_RUNS)
-    own = [record for record in runs if record.dagster_run.tags.get(RECIPE_TAG) == version]
-    outdated = any(recipe.data and recipe.data.outdated for recipe in steps)
-    row = _row(foundry, steps[-1])
-    against = _unfinished(runs)
-    if against is None and _is_failed(own, row):
-        against = "waits for `exports`" if outdated else _not_yet(own)
-    elif against is None:
-        against = _not_now(changed >= needed, outdated, row, own)
-    why = ", ".join(filter(None, (f"{changed} of {needed} rows changed", against)))
-    return Decision(against is None, why, version, len(own))
+    why = f"{changed} of {needed} rows changed"
+    if changed < needed:
+        return Decision(False, why)
+    if any(recipe.data and recipe.data.outdated for recipe in steps):
+        return Decision(False, f"{why}, waits for `exports`")
+    last = steps[-1]
+    if CheckpointRegistry(foundry.home).is_complete(last.name, last.version):
+        return Decision(False, f"{why}, trained on these before")
+    return Decision(True, why)
 
 
-def _unfinished(runs: Sequence[dg.RunRecord]) -> str | None:
-    names = (each.dagster_run.run_id for each in runs if not each.dagster_run.is_finished)
-    return next((f"run {name} is not finished" for name in names), None)
-
-
-def _is_failed(own: Sequence[dg.RunRecord], row: CheckpointRow | None) -> bool:
-    """Whether the last run failed for another reason than a worse checkpoint."""
-    failed = bool(own) and own[0].dagster_run.status == dg.DagsterRunStatus.FAILURE
-    return failed and not (row and row.status == "rejected")
-
-
-def _not_now(
-    enough: bool, outdated: bool, row: CheckpointRow | None, own: Sequence[dg.RunRecord]
-) -> str | None:
-    """Why no first run on these rows is requested (empty: too few changed); None if it is."""
-    if not enough:
-        return ""
-    if outdated:
-        return "waits for `exports`"
-    if row:
-        return "trained on these before"
-    if own and own[0].dagster_run.status == dg.DagsterRunStatus.CANCELED:
-        return f"run {own[0].dagster_run.run_id} was canceled"
-    return None
-
-
-def _not_yet(own: Sequence[dg.RunRecord]) -> str | None:
-    """Why the failed run, the first of those on the same rows, is not followed by another now;
-    None if it is."""
-    newest = own[0]
-    count = sum(each.dagster_run.status == dg.DagsterRunStatus.FAILURE for each in own)
-    name = newest.dagster_run.run_id
-    if count >= MOST_RUNS:
-        return f"{count} runs on these failed, last {name}"
-    ended = newest.end_time or newest.update_timestamp.timestamp()
-    seconds = ended + _PAUSE_SECONDS * 2 ** (count - 1) - time.time()
-    return f"run {name} failed, the next starts in {seconds:.0f} s" if seconds > 0 else None
+def trainings(foundry: FoundryResource) -> dict[AgentRole, tuple[Recipe, ...]]:
+    """The recipes that make each agent, in the order of the pipeline."""
+    return {
+        role: tuple(recipes.LINEAGE[name](foundry) for name in names)
+        for role, names in recipes.agent_names(foundry).items()
+    }
 
 
 def changed_rows(foundry: FoundryResource, recipe: Recipe) -> int:
@@ -134,7 +83,7 @@ def changed_rows(foundry: FoundryResource, recipe: Recipe) -> int:
 
 def record_rows(foundry: FoundryResource) -> None:
     """Record the rows of the current data sets, and forget those that nothing was trained on."""
-    for recipe in (recipe for steps in agents(foundry).values() for recipe in steps):
+    for recipe in (recipe for steps in trainings(foundry).values() for recipe in steps):
         if recipe.data is None or recipe.data.outdated:
             continue
         newest = _newest(foundry, recipe)
@@ -151,14 +100,6 @@ def record_rows(foundry: FoundryResource) -> None:
 
 def _newest(foundry: FoundryResource, recipe: Recipe) -> CheckpointRow | None:
     return next(reversed(CheckpointRegistry(foundry.home).rows(recipe.name)), None)
-
-
-def _row(foundry: FoundryResource, recipe: Recipe) -> CheckpointRow | None:
-    """The checkpoint of a recipe, if it is complete."""
-    registry = CheckpointRegistry(foundry.home)
-    if registry.is_complete(recipe.name, recipe.version):
-        return registry.find(recipe.name, recipe.version)
-    return None
 
 
 def _row_hashes(data: DataSet) -> Counter[bytes]:

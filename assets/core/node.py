@@ -110,7 +110,6 @@ class Node:
 
     def asset_args(self) -> dict[str, Any]:
         own = self.partitions and self.partitions.definition
-        follow = _follow_upstream(self.optional_deps) if self.automatic else None
         metadata: dict[str, Any] = {}
         description = self.description
         if self.tables:
@@ -124,7 +123,6 @@ class Node:
             "description": description,
             "deps": list(self.arrows or self.deps),
             "partitions_def": SHARDS if self.sharded else own,
-            "automation_condition": follow,
             "backfill_policy": ONE_PARTITION_A_RUN if self.is_partitioned else None,
             "pool": self.pool,
             "kinds": set(self.kinds),
@@ -266,20 +264,6 @@ def lineage() -> list[Node]:
     """All declared nodes, every one after those it depends on."""
     order = TopologicalSorter({name: declared.deps for name, declared in NODES.items()})
     return [NODES[name] for name in order.static_order()]
-
-
-def _follow_upstream(optional: Sequence[str]) -> dg.AutomationCondition[Any]:
-    """Aggregates wait for every shard of what they read, and for its blocking checks.
-
-    An update of an `optional` dependency is followed, too, but a missing one holds nothing back.
-    """
-    condition, ignored = dg.AutomationCondition, dg.AssetSelection.assets(*optional)
-    missing, checked = condition.any_deps_missing(), condition.all_deps_blocking_checks_passed()
-    eager: dg.AutomationCondition[Any] = condition.eager()
-    if optional:
-        eager = eager.replace(missing, missing.ignore(ignored))
-        checked = checked.ignore(ignored)
-    return (eager & checked).with_label("upstream complete and checked")
 
 
 def _setting(profile: Profile, section: str) -> Any:

@@ -41,6 +41,7 @@ SHARDS = ["sketchbook-0000", "sketchbook-0001"]
 SENSORS = {
     "follow_reviews",
     "follow_upstream",
+    "make_shards",
     "notify_budget",
     "notify_failures",
     "register_requests",
@@ -73,7 +74,8 @@ def ui(foundry, webhook, monkeypatch):
     """A daemon, on a lake of one shard whose agents are promoted, with fake trainers."""
     monkeypatch.setattr(training, "run_job", FakeLauncher().run_job)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    variables = {"TEST_WEBHOOK": webhook.url, "INTERLEAVE_GROW_CRON": "* * * * *"}
+    night = {f"INTERLEAVE_{name}_CRON": "* * * * *" for name in ("GROW", "RETRAIN")}
+    variables = {"TEST_WEBHOOK": webhook.url, **night}
     with open_instance(foundry.home) as instance, ThreadPoolExecutor(1) as thread:
         (foundry.home.dagster / "workspace.yaml").write_text(UNTRAINED)
         lineage = thread.submit(run_lineage, foundry, instance, shards=1)
@@ -98,15 +100,20 @@ def exports(url):
     return len(materialized_partitions(url)[0]["exports"])
 
 
-def statuses(url, job):
+def trainings(url):
+    """Runs by `retrain_when_grown`, whose tags they have."""
+    return [run for run in runs(url) if run["sensor"] == "retrain_when_grown"]
+
+
+def statuses(url, partition):
     """Of its runs, newest first."""
-    return [run["status"] for run in runs(url) if run["jobName"] == job]
+    return [run["status"] for run in runs(url) if run["partition"] == partition]
 
 
 def kill_at_work(foundry, url):
-    """Kill the process of the schedule's run while it makes trajectories."""
-    wait_until(lambda: "STARTED" in statuses(url, "refresh_data"))
-    (run,) = (run for run in runs(url) if run["jobName"] == "refresh_data")
+    """Kill the process of the new shard's run while it makes trajectories."""
+    wait_until(lambda: "STARTED" in statuses(url, SHARDS[1]))
+    (run,) = (run for run in runs(url) if run["partition"] == SHARDS[1])
     journal = Path(foundry.root, "journals", "trajectories", f"{SHARDS[1]}.jsonl")
     wait_until(journal.exists, pause=0.05)
     os.kill(worker_of(url, run["runId"]), signal.SIGKILL)
@@ -115,14 +122,15 @@ def kill_at_work(foundry, url):
 def test_from_a_schedules_tick_to_other_agents_of_the_service(foundry, ui, webhook):
     first, exported = promoted(foundry), exports(ui)
     start_schedule(ui, "grow_bank")
+    start_sensor(ui, "make_shards")
     with interleave_serve(Path(foundry.root)) as service:
         assert served(service) == first
         kill_at_work(foundry, ui)
         stop_schedule(ui, "grow_bank")
-        wait_until(lambda: statuses(ui, "refresh_data") == ["SUCCESS", "FAILURE"])
+        wait_until(lambda: statuses(ui, SHARDS[1]) == ["SUCCESS", "FAILURE"])
         assert foundry.home.lake.partitions(SCORES) == SHARDS
         (line,) = webhook.lines
-        assert line.startswith(f"refresh_data[{SHARDS[1]}] failed; it is started again")
+        assert f"[{SHARDS[1]}] failed; it is started again" in line
         wait_until(lambda: exports(ui) > exported)
 
         start_sensor(ui, "retrain_when_grown")
@@ -131,7 +139,6 @@ def test_from_a_schedules_tick_to_other_agents_of_the_service(foundry, ui, webho
     ticked = ticks(ui)
     assert all(ticked[sensor] for sensor in SENSORS)
     assert not [tick["error"] for each in ticked.values() for tick in each if tick["error"]]
-    assert statuses(ui, "retrain_planner") == statuses(ui, "retrain_critic") == ["SUCCESS"]
-    planner, critic = AGENTS.values()
-    event = CheckpointRegistry(foundry.home).history(planner)[-1]
-    assert event.system == {planner: event.version, critic: first["critic"]}, "one at a time"
+    event = CheckpointRegistry(foundry.home).history(AGENTS["planner"])[-1]
+    assert event.system == {each: promoted(foundry)[role] for role, each in AGENTS.items()}
+    assert len(trainings(ui)) == 1, "both agents are trained, evaluated and promoted in one run"

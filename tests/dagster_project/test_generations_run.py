@@ -11,7 +11,6 @@ from PIL import Image
 
 from assets.core.foundry import FoundryResource
 from assets.generations.assets import GENERATION_SET
-from dagster_project.definitions import definitions
 from dagster_project.run import run_lineage
 from dagster_project.stages import select_nodes
 from interleave_foundry import query
@@ -19,7 +18,7 @@ from schemas import FoundryError
 from schemas.generations import GENERATIONS
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
 from tests.dagster_project.conftest import copy_lake, opened, tiny_foundry
-from tests.helpers.ticks import materialize, run_job, run_requests, schedule_tick, sensor_tick
+from tests.helpers.ticks import ConditionTicks, materialize, run_job, sensor_tick
 from warehouse import EncodedImage
 
 pytestmark = pytest.mark.slow
@@ -193,40 +192,30 @@ def test_a_lost_image_fails_its_check(answered, instance):
     assert failed == {"pictures_intact"}
 
 
-def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
-    def requested():
-        ticked = schedule_tick("answer_requests", foundry, instance)
-        return [run.partition_key for run in ticked.run_requests], ticked.skip_message
+def test_unanswered_batches_are_requested_once_a_night(foundry, instance, requests):
+    ticks = ConditionTicks(foundry, instance)
 
-    assert requested() == (["inbox-0000", "inbox-0001"], None)
-    job = definitions(foundry).resolve_job_def("make_generations")
-    queued = instance.create_run_for_job(job, tags={"dagster/partition": "inbox-0000"})
-    assert requested() == (["inbox-0001"], None)
-    instance.report_run_canceled(queued)
+    def next_night():
+        sensor_tick("register_requests", foundry, instance)
+        return ticks.next(after_days=1).get("generations", [])
+
+    assert "generations" not in ticks.next()
+    assert next_night() == ["inbox-0000", "inbox-0001"]
+    assert "generations" not in ticks.next(), "in this night"
     answer(foundry, instance)
-    assert requested() == ([], "2 batches, all answered")
+    assert not next_night()
     write(requests, [*REQUESTS, {"text": "A cat"}])
-    assert requested() == (["inbox-0001"], None)
-
-
-def test_a_batch_that_fails_is_requested_again_twice(foundry, instance, requests):
+    assert next_night() == ["inbox-0001"]
     write(requests, [{"txt": "no text"}])
-    with pytest.raises(FoundryError, match=r"row 1: text: Field required"):
-        answer(foundry, instance)
-    runs = run_requests("answer_requests", foundry, instance)
-    assert [next(runs) for _ in range(3)] == ["2", "1", "0"]  # how often the daemon repeats it
-    ticked = schedule_tick("answer_requests", foundry, instance)
-    assert ticked.run_requests == []
-    assert "1 batches, inbox-0000: 3 runs failed, last " in ticked.skip_message
-    write(requests, REQUESTS[:1])
-    (request,) = schedule_tick("answer_requests", foundry, instance).run_requests
-    assert request.tags["dagster/max_retries"] == "2"
+    for _every_night in range(2):
+        assert next_night() == ["inbox-0000"], "the other one is gone"
+        with pytest.raises(FoundryError, match=r"row 1: text: Field required"):
+            answer(foundry, instance)
 
 
 def test_batches_are_partitions_where_the_profile_has_requests(foundry, instance, profile):
     plain = FoundryResource(profile=profile, root=foundry.root)
-    ticked = schedule_tick("answer_requests", plain, instance)
-    assert (ticked.run_requests, ticked.skip_message) == ([], "0 batches, all answered")
+    assert not ConditionTicks(plain, instance).next()
     assert sensor_tick("register_requests", plain, instance).skip_message == "0 batches of requests"
     assert "generations" not in {node.name for node in select_nodes([], plain.settings)}
     with pytest.raises(FoundryError, match="has no section generations"):

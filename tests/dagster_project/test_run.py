@@ -7,17 +7,18 @@ import pytest
 
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
-from assets.prompts import assets as prompt_assets
-from dagster_project.definitions import definitions, defs
+from dagster_project.definitions import definitions
 from dagster_project.run import run_lineage
 from dagster_project.stage_runner import QUIET
 from dagster_project.stages import select_nodes
+from inference.backends.providers.budget import SPENDING_FILE
 from interleave_foundry import query
 from schemas import FoundryError
 from schemas.prompts import PROMPTS, TEMPLATES
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES
 from tests.dagster_project.conftest import opened, tiny_foundry
-from tests.helpers.ticks import materialize, run_job, run_requests, schedule_tick
+from tests.helpers.spending import spend
+from tests.helpers.ticks import ConditionTicks, materialize, run_job, schedule_tick
 from tests.inference.backends.providers.faulty_provider import KEY, FaultSchedule, provider
 from warehouse.views import refresh_views
 
@@ -76,44 +77,57 @@ def test_a_missing_image_fails_its_check(sampled, instance):
     assert failed == {"images_intact"}
 
 
-def test_the_schedule_grows_the_bank_by_a_new_shard(foundry, instance):
-    def score(shard):
-        instance.report_runless_asset_event(dg.AssetMaterialization("scores", partition=shard))
+def test_the_bank_grows_by_a_shard_once_all_others_are_made(few, instance):
+    def grow():
+        ticked = schedule_tick("grow_bank", few, instance)
+        for request in ticked.run_requests:
+            config = {**request.run_config, "loggers": QUIET["loggers"]}
+            materialize(few, instance, SHARD_STAGES[:5], run_config=config)
+        return ticked.skip_message, instance.get_dynamic_partitions(str(SHARDS.name))
 
-    score("sketchbook-0000")
-    for _preview_then_tick in range(2):
-        (request,) = schedule_tick("grow_bank", foundry, instance).run_requests
-        assert request.partition_key == "sketchbook-0001"
-        assert request.tags["dagster/schedule_name"] == "grow_bank"
-    assert instance.get_dynamic_partitions(str(SHARDS.name)) == ["sketchbook-0001"]
-    job = definitions(foundry).resolve_job_def("refresh_data")
-    long_run = instance.create_run_for_job(job, tags=request.tags)
-    ticked = schedule_tick("grow_bank", foundry, instance)
-    assert not ticked.run_requests
-    assert ticked.skip_message == "the run of sketchbook-0001 is not finished"
-    instance.report_run_failed(long_run)
-    score("sketchbook-0002")
-    (request,) = schedule_tick("grow_bank", foundry, instance).run_requests  # the next night
-    assert request.partition_key == "sketchbook-0001", "a gap comes first"
+    first, second = "sketchbook-0000", "sketchbook-0001"
+    assert grow() == (None, [first])
+    missing = "sketchbook-0000 has no scores: `make_shards` makes them, where it is switched on"
+    assert grow() == (missing, [first]), "a preview or a failed night leaves no gap"
+    run_job("refresh_data", few, instance, partition_key=first)
+    assert grow() == (None, [first, second])
 
 
-@pytest.mark.long
-def test_a_shard_that_fails_is_requested_again_twice_and_leaves_no_gap(
-    foundry, instance, monkeypatch
-):
-    def broken(_foundry):
-        raise FoundryError("the pack is damaged")
+def test_missing_shards_are_made_a_few_at_once_and_within_the_budget(tmp_path, instance):
+    few = tiny_foundry(tmp_path, bank={"shard_size": 5}, budget={"usd": 1})
+    ticks = ConditionTicks(few, instance)
+    assert not ticks.next()
+    config = {**QUIET, "ops": {"prompts": {"config": {"shards": 6}}}}
+    materialize(few, instance, SHARD_STAGES[:5], run_config=config)
+    names = [f"sketchbook-000{number}" for number in range(6)]
+    requested = ticks.next()
+    shards = {node: requested[node] for node in SHARD_STAGES[5:]}
+    assert shards == dict.fromkeys(SHARD_STAGES[5:], names[:4]), "a run for each shard"
+    job = definitions(few).resolve_job_def("refresh_data")
+    tags = {"dagster/sensor_name": "make_shards"}
+    runs = [instance.create_run_for_job(job, tags=tags) for _ in range(3)]
+    assert len(ticks.next()["plans"]) == 1, "beside those that are queued"
+    for run in runs:
+        instance.report_run_failed(run)
+    materialize(few, instance, SHARD_STAGES[5:], partition_key=names[0])
+    assert names[0] not in ticks.next()["plans"]
+    spend(few.home.local / SPENDING_FILE, 1.0)
+    assert not ticks.next()
 
-    monkeypatch.setattr(prompt_assets, "load_packs", broken)
-    runs = run_requests("grow_bank", foundry, instance)
-    assert [next(runs) for _ in range(3)] == ["2", "1", "0"]  # how often the daemon repeats it
-    ticked = schedule_tick("grow_bank", foundry, instance)
-    assert not ticked.run_requests and "sketchbook-0000: 3 runs failed" in ticked.skip_message
-    instance.report_runless_asset_event(
-        dg.AssetMaterialization("scores", partition="sketchbook-0000")
-    )
-    (request,) = schedule_tick("grow_bank", foundry, instance).run_requests
-    assert request.partition_key == "sketchbook-0001"
+
+def test_a_shard_that_failed_is_made_again_in_the_next_night(few, instance, monkeypatch):
+    materialize(few, instance, SHARD_STAGES[:5])
+    ticks, shard = ConditionTicks(few, instance), "sketchbook-0000"
+    assert ticks.next()["plans"] == [shard]
+
+    def broken(*_):
+        raise FoundryError("the provider is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FoundryResource, "prompts_of", broken)
+        materialize(few, instance, ["plans"], partition_key=shard, raise_on_error=False)
+    assert "plans" not in ticks.next()
+    assert ticks.next(after_days=1)["plans"] == [shard]
 
 
 def test_the_launchpad_grows_the_bank(few, instance):
@@ -127,25 +141,17 @@ def test_the_launchpad_grows_the_bank(few, instance):
 def test_aggregates_follow_once_every_shard_is_there(few, instance):
     instance.add_dynamic_partitions(str(SHARDS.name), ["sketchbook-0000", "sketchbook-0001"])
     run_job("refresh_data", few, instance, partition_key="sketchbook-0000")
-    names, cursor = _requested(instance)
-    assert not names
+    ticks = ConditionTicks(few, instance)
+    assert ticks.next().keys() <= set(SHARD_STAGES)
     run_job("refresh_data", few, instance, partition_key="sketchbook-0001")
     followed = []
-    while (requested := _requested(instance, cursor))[0]:
-        names, cursor = requested
-        followed += sorted(names)
-        materialize(few, instance, sorted(names))
+    while names := sorted(ticks.next()):
+        followed += names
+        materialize(few, instance, names)
     # `prompt_audit` is of the groups that `refresh_data` makes itself.
     automatic = (node for node in NODES.values() if node.automatic and node.group != "prompts")
     assert sorted(followed) == sorted(node.name for node in automatic)
     assert few.home.lake.partitions(SCORES) == ["sketchbook-0000", "sketchbook-0001"]
-
-
-def _requested(instance, cursor=None):
-    """Names of the assets that a tick requests, and the cursor of the next tick."""
-    ticked = dg.evaluate_automation_conditions(defs=defs, instance=instance, cursor=cursor)
-    names = {name for name in NODES if ticked.get_num_requested(dg.AssetKey(name))}
-    return names, ticked.cursor
 
 
 @pytest.mark.long

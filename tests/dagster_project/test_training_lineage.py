@@ -16,7 +16,7 @@ from schemas.curation import CRITIC_RL, PLANNER_SFT
 from schemas.training import CHECKPOINTS, EVALUATIONS, ROLLOUTS
 from tests.dagster_project.conftest import opened, trained_foundry
 from tests.helpers.command import interleave
-from tests.helpers.ticks import run_job, sensor_tick
+from tests.helpers.ticks import ConditionTicks, run_job
 from training.registry import CheckpointRegistry
 
 pytestmark = pytest.mark.long
@@ -136,15 +136,13 @@ def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, found
 
 
 def test_new_rows_start_a_training_once_they_are_exported(trained, foundry, instance):
-    def requested():
-        result = sensor_tick("retrain_when_grown", foundry, instance)
-        return [request.job_name for request in result.run_requests], result.skip_message
-
-    none = "0 of 1 rows changed"
-    assert requested() == ([], f"retrain_planner: {none}; retrain_critic: {none}")
+    ticks = ConditionTicks(foundry, instance)
+    assert not ticks.next()
+    assert not ticks.next(after_days=1), "nothing is new"
     rows = foundry.rows(PLANNER_SFT)
     more = [row.model_copy(update={"row_id": f"{row.row_id}-again"}) for row in rows[:5]]
     foundry.home.lake.write(PLANNER_SFT, [*rows, *more])
-    assert "retrain_planner: 5 of 1 rows changed, waits for `exports`" in requested()[1]
+    assert not ticks.next(after_days=1), "it waits for `exports`"
     run_lineage(foundry, instance, shards=1, select=["exports"])
-    assert requested()[0] == ["retrain_planner"]
+    followers = {"rubrics", "planner_rl_checkpoint", "evaluation", "promotion"}
+    assert ticks.next().keys() == {MADE[1], *followers}, "in one run"

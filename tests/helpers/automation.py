@@ -46,13 +46,13 @@ def ticks(url: str) -> Ticks:
 
 
 def runs(url: str) -> list[dict[str, Any]]:
-    """All runs: id, status, job and partition."""
+    """All runs: id, status, job, partition, and the sensor that requested it."""
     fields = "runId status jobName tags { key value }"
     state = query_graphql(url, f"{{ runsOrError {{ ... on Runs {{ results {{ {fields} }} }} }} }}")
     found = state["runsOrError"]["results"]
     for run in found:
         tags = {tag["key"]: tag["value"] for tag in run.pop("tags")}
-        run["partition"] = partition_of(tags)
+        run["partition"], run["sensor"] = partition_of(tags), tags.get("dagster/sensor_name")
     return found
 
 

@@ -1,11 +1,13 @@
 """Dagster's runs in this process, and ticks of schedules and sensors as of its code server."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
 
 from assets.core.foundry import FoundryResource
+from assets.core.node import NODES
 from dagster_project.definitions import definitions
 from dagster_project.stage_runner import QUIET
 from dagster_project.stages import ASSETS, CHECKS
@@ -59,14 +61,23 @@ def sensor_tick(
         return repository.get_sensor_def(name).evaluate_tick(context)
 
 
-def run_requests(
-    schedule: str, foundry: FoundryResource, instance: dg.DagsterInstance
-) -> Iterator[str]:
-    """Run the only request of each tick, which fails; how often the daemon may repeat that run."""
-    job = definitions(foundry).get_repository_def().get_schedule_def(schedule).job_name
-    while True:
-        (request,) = schedule_tick(schedule, foundry, instance).run_requests
-        options = {"partition_key": request.partition_key, "tags": request.tags}
-        result = run_job(job, foundry, instance, raise_on_error=False, **options)
-        assert not result.success
-        yield request.tags["dagster/max_retries"]
+class ConditionTicks:
+    """Ticks of the sensors that evaluate the conditions of assets, one after another."""
+
+    def __init__(self, foundry: FoundryResource, instance: dg.DagsterInstance) -> None:
+        self._definitions, self._instance = definitions(foundry), instance
+        self._cursor: Any = None
+        self._days = 0
+
+    def next(self, after_days: int = 0) -> dict[str, list[str | None]]:
+        """What it requests: asset -> partitions (None: it has none), each sorted."""
+        self._days += after_days
+        ticked = dg.evaluate_automation_conditions(
+            defs=self._definitions,
+            instance=self._instance,
+            cursor=self._cursor,
+            evaluation_time=datetime.now(UTC) + timedelta(days=self._days),
+        )
+        self._cursor = ticked.cursor
+        requested = {name: ticked.get_requested_partitions(dg.AssetKey(name)) for name in NODES}
+        return {name: sorted(found, key=str) for name, found in requested.items() if found}
