@@ -77,12 +77,14 @@ def _training(name: str, foundry: FoundryResource) -> Condition:
     """Agents are trained again on enough new rows, at most once a night, then evaluated and
     promoted, all in one run. What failed is tried again in the next night."""
     requested = When.any_deps_match(When.will_be_requested()).allow(_of(TRAINED))
-    failed = When.execution_failed() & _once_per_tick(RETRAIN_CRON)
+    night = _once_per_tick(RETRAIN_CRON)
+    failed = When.execution_failed() & night
     if name == BASE_MODEL:
         due = When.missing() & ~When.execution_failed() | failed
-    elif name in (*FIRST_TRAININGS, "rubrics"):
-        rows = EnoughRows(foundry, FIRST_TRAININGS.get(name))
-        due = rows & _once_per_tick(RETRAIN_CRON) & ~When.any_deps_missing()
+    elif name == "rubrics":  # of the evaluation that follows
+        due = EnoughRows(foundry) & night & ~_runs(PLANNER) & ~_runs(SFT_CRITIC)
+    elif name in FIRST_TRAININGS:
+        due = EnoughRows(foundry, FIRST_TRAININGS[name]) & night & ~When.any_deps_missing()
     else:
         due = requested | failed
     return (due & _is_idle()).with_label("trained on enough new rows")
@@ -94,6 +96,10 @@ def _of(names: Sequence[str]) -> dg.AssetSelection:
 
 def _is_idle() -> Condition:
     return ~When.in_progress() & ~When.any_deps_in_progress()
+
+
+def _runs(name: str) -> Condition:
+    return When.asset_matches(dg.AssetKey(name), When.in_progress())
 
 
 def _once_per_tick(cron: str) -> Condition:

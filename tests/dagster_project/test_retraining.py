@@ -96,7 +96,7 @@ def test_without_a_section_training_nothing_is_trained(tmp_path, instance):
 def test_rows_that_nothing_was_trained_on_count(foundry, ticks):
     assert PLANNER not in ticks.next(), "by day"
     requested = ticks.next(after_days=1)
-    followers = {RL_PLANNER, "evaluation", "promotion"}
+    followers = {RL_PLANNER, "rubrics", "evaluation", "promotion"}
     assert requested.keys() == {PLANNER, *followers}, "the critic has no rows"
     assert not ticks.next(), "once a night"
     count = len(foundry.rows(PLANNER_SFT))
