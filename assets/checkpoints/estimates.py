@@ -102,7 +102,7 @@ def _grpo_load(
 ) -> Iterator[GrpoLoad]:
     """None where the rows are too few. `draws`: share, what it was measured on, of each answer."""
     dev = round(rows * settings.dev_share)
-    steps = (rows - dev) // settings.batch
+    steps = (rows - dev) // (settings.batch * settings.candidates)
     steps = min(steps, settings.max_steps or steps)
     if not steps:
         return

@@ -8,8 +8,8 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import gettempdir
@@ -35,11 +35,18 @@ from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driv
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.critic import CriticReward, generators_of_rows, images_so_far
 from ..rewards.planner import PlannerReward
-from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
+from ..rewards.rollouts import (
+    DEV_REWARD,
+    LAST_STEPS,
+    failed_share,
+    find_collapse,
+    judged_prompts,
+    right_shares,
+)
 from ..rewards.service import LOOPBACK, Reward, RewardService, serve_rewards_in_thread
 from ..tracking import has_package, require_tracker
 from . import recipe
-from .rows import prepare_rows
+from .rows import choice_figures, prepare_rows
 from .verl_files import (
     DevEvaluations,
     GrpoLogFollower,
@@ -50,7 +57,9 @@ from .verl_files import (
 )
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
+_CANDIDATES = "candidates.jsonl"  # there: the parent's answers to rows that are chosen from
 _LAST_STEPS = 10  # steps whose drawings must not fail
+RewardOpener = Callable[[ModelCalls, Home], AbstractContextManager[Reward]]
 
 
 class GrpoJob(ConfigModel):
@@ -118,6 +127,7 @@ class GrpoRun:
             self._job.parent,
             Home(self._job.root).images,
             self._driver.log,
+            self._answer_candidates,
         )
         done = self._resume_step()
         if done:
@@ -131,7 +141,9 @@ class GrpoRun:
             raise TrainingFailedError(f"verl ended at step {done} of {total}", self._log)
         best = self._evaluations.best(done)
         model = self._driver.publish(partial(self._export, best or done))
-        self._driver.finish(model, final_metrics(points_up_to(done, self._curves), best))
+        metrics = final_metrics(points_up_to(done, self._curves), best)
+        chosen = choice_figures(self._folder, right_shares(self._folder / _CANDIDATES))
+        self._driver.finish(model, metrics | chosen)
 
     def _resume_step(self) -> int:
         return resume_step(self._checkpoints, self._driver.log)
@@ -139,18 +151,20 @@ class GrpoRun:
     def _is_over(self, done: int, total: int) -> bool:
         return done >= total or self._evaluations.stop_training(done)
 
+    def _answer_candidates(self) -> dict[str, float]:
+        """How often the parent is right about each candidate: verl samples its answers."""
+        self._driver.log("the parent answers the candidates for the rows that are trained on")
+        with self._serving(_CANDIDATES, self._verdict_rewards):
+            self._run_main(1, recipe.candidate_overrides(self._settings, self._folder), {})
+        shares = right_shares(self._folder / _CANDIDATES)
+        if not shares:
+            raise TrainingFailedError("no answer to a candidate could be graded", self._log)
+        return shares
+
     def _train(self, total: int) -> None:
-        tracking = self._driver.job.tracking
-        require_tracker(tracking, self._python)
-        has_flash = has_package(self._python, "flash_attn")
-        attention: recipe.Attention = "flash_attention_2" if has_flash else "sdpa"
         metrics = attempt_file(self._folder, "metrics", ".jsonl")  # verl empties an existing one
         (self._checkpoints / recipe.STOP).unlink(missing_ok=True)
-        with (
-            self._reward_service() as service,
-            serve_rewards_in_thread(service, self._reward_host()) as address,
-            address.written_to(self._folder / recipe.REWARD_ADDRESS),
-        ):
+        with self._serving(ROLLOUTS, self._rewards) as service:
             follower = GrpoLogFollower(
                 metrics, total, self._settings, service.step, service.evaluation
             )
@@ -159,18 +173,34 @@ class GrpoRun:
                 for point in follower.new_points():
                     self._report(point, service)
 
-            variables = {"VERL_FILE_LOGGER_PATH": str(metrics), **tracking.variables(self._folder)}
-            changes = recipe.overrides(
-                self._settings, self._job.parent, self._folder, total, attention, tracking
-            )
-            if self._settings.on_cluster:
-                shared = self._environment() | variables
-                changes += recipe.cluster_overrides(self._python, shared)
+            tracking = self._driver.job.tracking.variables(self._folder)
             try:
-                self._run_verl([recipe.program(self._settings), *changes], variables, follow)
+                self._run_main(
+                    total, [], {"VERL_FILE_LOGGER_PATH": str(metrics), **tracking}, follow
+                )
             except TrainingFailedError:
                 self._stop_if_drawings_fail(service)  # the cause
                 raise
+
+    def _run_main(
+        self,
+        total: int,
+        further: Sequence[str],
+        variables: Mapping[str, str],
+        follow: Callable[[], object] = lambda: None,
+    ) -> None:
+        """verl's main program for so many steps; `further` overrides come after the settings'."""
+        tracking, settings = self._driver.job.tracking, self._settings
+        require_tracker(tracking, self._python)
+        has_flash = has_package(self._python, "flash_attn")
+        attention: recipe.Attention = "flash_attention_2" if has_flash else "sdpa"
+        changes = recipe.overrides(
+            settings, self._job.parent, self._folder, total, attention, tracking
+        )
+        if settings.on_cluster:
+            shared = {**self._environment(), **variables}
+            changes += recipe.cluster_overrides(self._python, shared)
+        self._run_verl([recipe.program(settings), *changes, *further], variables, follow)
 
     def _run_verl(
         self, arguments: list[str], variables: Mapping[str, str], follow: Callable[[], object]
@@ -212,15 +242,20 @@ class GrpoRun:
         return reachable_host() if host == "auto" else reachable_host(host)
 
     @contextmanager
-    def _reward_service(self) -> Iterator[RewardService]:
-        """The service, while it is the only writer of the journal of this run's calls."""
+    def _serving(self, journal: str, open_rewards: RewardOpener) -> Iterator[RewardService]:
+        """The service that verl asks, the only writer of the journal of this run's calls."""
         home, name, version = Home(self._job.root), self._driver.job.name, self._job.version
-        limits, rollouts = self._settings.reward.limits, Journal(self._folder / ROLLOUTS)
+        limits, rollouts = self._settings.reward.limits, Journal(self._folder / journal)
         with (
             ModelCalls(home, name, version, self._backends().build(home), limits) as calls,
-            self._rewards(calls, home) as rewards,
+            open_rewards(calls, home) as rewards,
         ):
-            yield RewardService(rewards, version, rollouts)
+            service = RewardService(rewards, version, rollouts)
+            with (
+                serve_rewards_in_thread(service, self._reward_host()) as address,
+                address.written_to(self._folder / recipe.REWARD_ADDRESS),
+            ):
+                yield service
         rollouts.close()
 
     def _backends(self) -> Backends:
@@ -248,6 +283,17 @@ class GrpoRun:
             self._job.loop.conditioning,
             self._images_of_rows(home),
         )
+
+    @contextmanager
+    def _verdict_rewards(self, calls: ModelCalls, home: Home) -> Iterator[Reward]:
+        """Rewards for the role's own answers, without what is drawn for them."""
+        if isinstance(self._settings, recipe.PlannerGrpoSettings):
+            plan = self._settings.reward.model_copy(update={"of": "plan"})
+            with self._grader(home) as grader:
+                yield PlannerReward(calls, grader, plan, self._job.loop)
+            return
+        verdict = self._settings.reward.model_copy(update={"without": ("step",)})
+        yield CriticReward(calls, lambda _row: calls.roles.generator, verdict)
 
     @contextmanager
     def _grader(self, home: Home) -> Iterator[Grader]:

@@ -28,6 +28,7 @@ from .verl_options import (
 
 PLUGINS = Path(__file__).parent / "plugins"
 ROWS, DEV_ROWS = "rows.parquet", "dev_rows.parquet"  # in the job's folder
+CANDIDATES = "candidates.parquet"  # there, too: the rows that it chooses from
 CHECKPOINTS = "checkpoints"
 STOP = "stop"  # a file beside the checkpoints that asks verl to end
 REWARD_ADDRESS = "reward-address.json"  # in the job's folder while the reward server runs
@@ -37,6 +38,8 @@ _FIXED = Path(__file__).parent / "overrides"
 _RAY = "ray_kwargs.ray_init"
 _KEPT = "trainer.max_actor_ckpt_to_keep"
 _REMOVED = "trainer.remove_previous_ckpt_in_save"
+_CANDIDATE_ANSWERS = 4  # of each: enough to tell "always" from "half of the time"
+_CANDIDATE_BATCH = 256  # rows that are answered at once
 
 _RECIPES: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("recipes.yaml").read_text("utf-8")
@@ -66,6 +69,13 @@ class GrpoSettings(ConfigModel):
     )
     temperature: float = Field(1.0, gt=0, description="Temperature of the rollouts")
     max_steps: int | None = Field(60, ge=1, description="Steps at most; null: one epoch")
+    candidates: int = Field(
+        1,
+        ge=1,
+        description="Rows to choose from for each that is trained on: the parent answers each four "
+        "times, nothing is drawn, and those are kept that are right nearest to half of the time; "
+        "1: none are answered",
+    )
     save_every: int = Field(10, ge=1, description="Steps between checkpoints")
     prompt_length: int = Field(512, ge=1, description="Longest prompt in tokens, pictures included")
     response_length: int = Field(256, ge=1, description="Longest response in tokens")
@@ -300,6 +310,21 @@ def cluster_overrides(python: Path, variables: Mapping[str, str]) -> list[str]:
     """
     pairs = {f"++{_RAY}.runtime_env.env_vars.{name}": value for name, value in variables.items()}
     return override_list({f"++{_RAY}.runtime_env.py_executable": shlex.quote(str(python)), **pairs})
+
+
+def candidate_overrides(settings: GrpoSettings, folder: Path) -> list[str]:
+    """Further overrides, with which verl samples answers to the candidates and trains nothing."""
+    sampling = {"n": _CANDIDATE_ANSWERS, "do_sample": True, "temperature": settings.temperature}
+    pairs = {f"{ROLLOUT}.val_kwargs.{name}": value for name, value in sampling.items()} | {
+        "data.train_files": folder / CANDIDATES,
+        "data.val_files": folder / CANDIDATES,
+        "data.val_max_samples": -1,
+        "data.val_batch_size": _CANDIDATE_BATCH,
+        "trainer.val_before_train": True,
+        "trainer.val_only": True,
+        "trainer.logger": ["console"],
+    }
+    return override_list(pairs)
 
 
 def _fixed(name: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from warehouse.parted_files import stored_files
 from warehouse.table_files import in_row_groups
 
 from ..row_lengths import LeftOut, TokenCounter, image_size
-from .recipe import DEV_ROWS, ROWS, GrpoSettings
+from .recipe import CANDIDATES, DEV_ROWS, ROWS, GrpoSettings
 
 _BATCH = 256  # rows in memory
 _PICTURES = 16  # rows with embedded pictures in memory
@@ -37,9 +37,13 @@ def prepare_rows(
     parent: Path,
     images: ImageStore,
     log: Callable[[str], object],
+    right_shares: Callable[[], Mapping[str, float]],
 ) -> int:
     """Write the rows of all steps to the job's folder, once, and with `dev_share` the rows that are
     not trained on; returns the number of steps.
+
+    With `candidates`, so many times more rows are written first; `right_shares` says how often the
+    parent's answers to each are right, by their ids.
 
     Steps are one epoch, or `max_steps` where that is less; verl reads the rows from first to last.
     Rows are read in batches, and put in order by DuckDB, on disk where they are many.
@@ -53,17 +57,54 @@ def prepare_rows(
         rows.place_pictures()
         count = TokenCounter(parent, settings.image_max_pixels).count
         train, dev = _fitting(rows, count, folder, settings, log)
-        steps = len(train) // settings.batch
+        steps = len(train) // (settings.batch * settings.candidates)
         if not steps or (settings.dev_share and not dev):
             apart = f", and {len(dev)} by dev_share {settings.dev_share}" * bool(settings.dev_share)
             few = f"{len(train)} rows to train on, by batches of {settings.batch}{apart}"
+            few += f", {settings.candidates} candidates each" * (settings.candidates > 1)
             raise FoundryError(f"{export} has {few}: run more shards, or change these")
         used = min(steps, settings.max_steps or steps) * settings.batch
-        order = Random(settings.seed).sample(range(len(train)), used)
+        order = Random(settings.seed).sample(range(len(train)), used * settings.candidates)
+        numbers = [train[number] for number in order]
         if dev:
             _write(map(_marked_dev, _in_order(rows, dev, folder)), rows, folder / DEV_ROWS)
-        _write(_in_order(rows, [train[number] for number in order], folder), rows, target)
+        if settings.candidates > 1:
+            candidates = folder / CANDIDATES
+            _write(map(_marked_dev, _in_order(rows, numbers, folder)), rows, candidates)
+            shares = right_shares()
+            log(f"{used} of {len(numbers)} rows are chosen by the parent's answers")
+            places = _nearest_half(row_ids(candidates), shares, used)
+            numbers = [numbers[place] for place in Random(settings.seed).sample(places, used)]
+        _write(_in_order(rows, numbers, folder), rows, target)
     return int(pq.read_metadata(target).num_rows) // settings.batch
+
+
+def row_ids(file: Path) -> list[str]:
+    """Ids of the rows of a file that was written here, in their order."""
+    column = pq.read_table(file, columns=["extra_info.row_id"]).flatten().column(0)
+    ids: list[str] = column.to_pylist()
+    return ids
+
+
+def choice_figures(folder: Path, shares: Mapping[str, float]) -> dict[str, float]:
+    """How many candidates are left out, and the share of them, and of the chosen rows, whose
+    answers were all right or all wrong: such groups teach no verdict. None without candidates."""
+    if not shares:
+        return {}
+    equal = {row for row, share in shares.items() if share in (0, 1)}
+    candidates, chosen = row_ids(folder / CANDIDATES), row_ids(folder / ROWS)
+    return {
+        "candidates_left_out": float(len(candidates) - len(chosen)),
+        "candidates_equal_share": len(equal) / len(candidates),
+        "chosen_equal_share": len(equal.intersection(chosen)) / len(chosen),
+    }
+
+
+def _nearest_half(ids: Sequence[str], shares: Mapping[str, float], count: int) -> list[int]:
+    """Places of so many rows, those first whose shares are nearest to one half; of equals the first
+    ones, and last those that have none."""
+    distance = [abs(shares.get(row, 2.0) - 0.5) for row in ids]
+    return sorted(range(len(ids)), key=distance.__getitem__)[:count]
 
 
 class ExportedRows:

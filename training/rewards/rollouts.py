@@ -5,7 +5,7 @@ equal, all advantages are zero, and training continues without learning, at an i
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -57,18 +57,31 @@ def rollout_rows(journal: Path) -> list[RolloutRow]:
     Raises:
         FoundryError: a line has not the form of this version.
     """
-    rollouts = []
+    trained = [rollout for rollout in _rollouts(journal) if not rollout.dev]
+    last = {rollout.row.step: rollout.attempt for rollout in trained}
+    return [rollout.row for rollout in trained if rollout.attempt == last[rollout.row.step]]
+
+
+def right_shares(journal: Path) -> dict[str, float]:
+    """Row -> share of its answers that have the right verdict, or are a right plan; rows none of
+    whose answers could be graded are missing. Raises FoundryError as `rollout_rows`."""
+    right: defaultdict[str, list[bool]] = defaultdict(list)
+    for row in (rollout.row for rollout in _rollouts(journal)):
+        if row.reward is not None:
+            is_plan = row.truth is None
+            right[row.row_id].append(row.accuracy == 1 if is_plan else row.verdict == row.truth)
+    return {row_id: fmean(answers) for row_id, answers in right.items()}
+
+
+def _rollouts(journal: Path) -> Iterator[Rollout]:
     for number, record in enumerate(Journal(journal).records(), start=1):
         try:
-            rollouts.append(Rollout.model_validate(record))
+            yield Rollout.model_validate(record)
         except ValidationError as error:
             raise FoundryError(
                 f"{journal}:{number}: not a rollout of this version; move the file away, and the "
                 "run's training starts a new one"
             ) from error
-    trained = [rollout for rollout in rollouts if not rollout.dev]
-    last = {rollout.row.step: rollout.attempt for rollout in trained}
-    return [rollout.row for rollout in trained if rollout.attempt == last[rollout.row.step]]
 
 
 def step_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:

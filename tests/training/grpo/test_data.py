@@ -10,8 +10,8 @@ from PIL import Image
 
 from schemas import FoundryError
 from training.base_model import PACKAGED_MODEL
-from training.grpo.recipe import DEV_ROWS, ROWS, CriticGrpoSettings
-from training.grpo.rows import prepare_rows
+from training.grpo.recipe import CANDIDATES, DEV_ROWS, ROWS, CriticGrpoSettings
+from training.grpo.rows import choice_figures, prepare_rows
 from training.row_lengths import LEFT_OUT
 from warehouse import EncodedImage, Home
 
@@ -70,12 +70,16 @@ def planner_export(folder: Path, pictures: tuple[int, ...]) -> Path:
     return path
 
 
-def prepare(data: Path, home: Home, name: str, **settings: object) -> list[dict]:
+def prepare(
+    data: Path, home: Home, name: str, shares: dict[str, float] | None = None, **settings: object
+) -> list[dict]:
     """The rows of a job of that name; they fill its steps."""
     folder = data.parent / name
     folder.mkdir()
     chosen = CriticGrpoSettings(**SMALL | settings)
-    steps = prepare_rows(data, folder, chosen, PACKAGED_MODEL, home.images, print)
+    steps = prepare_rows(
+        data, folder, chosen, PACKAGED_MODEL, home.images, print, lambda: shares or {}
+    )
     rows = pq.read_table(folder / ROWS).to_pylist()
     assert len(rows) == steps * chosen.batch
     return rows
@@ -158,6 +162,29 @@ def test_rows_of_a_prompt_are_trained_on_or_evaluated(tmp_path, home):
     assert dev[0]["images"] == trained[0]["images"]
 
 
+def test_candidates_are_chosen_by_how_often_the_parent_is_right(tmp_path, home):
+    """Nearest to half of the time, then in the order of the seed; they are trained on in another,
+    since the others are the seed's first."""
+    data, folder = export(tmp_path, 24), tmp_path / "chosen"
+    order = numbers(prepare(data, home, "all"))
+    _, *others, last = order
+    shares = dict.fromkeys((f"row{n}" for n in others), 1.0) | {f"row{last}": 0.5}
+    shares |= {f"row{others[-1]}": 0.0, f"row{others[-2]}": 0.25, f"row{others[-3]}": 0.75}
+    chosen = prepare(data, home, "chosen", shares, candidates=3)  # the first has no share
+    expected = [last, *others[-3:-1][::-1], *others[:5]]
+    assert sorted(numbers(chosen)) == sorted(expected) and numbers(chosen) != expected
+    assert {row["extra_info"]["split"] for row in chosen} == {"train"}
+    candidates = pq.read_table(folder / CANDIDATES).to_pylist()
+    assert numbers(candidates) == order
+    assert {row["extra_info"]["split"] for row in candidates} == {"dev"}  # not trained on
+    assert choice_figures(folder, shares) == {
+        "candidates_left_out": 16,
+        "candidates_equal_share": 20 / 24,
+        "chosen_equal_share": 5 / 8,
+    }
+    assert choice_figures(tmp_path / "all", {}) == {}
+
+
 def test_missing_exports_and_rows_are_named(tmp_path, home):
     with pytest.raises(FoundryError, match="materialize `exports`"):
         prepare(tmp_path / "critic_rl.parquet", home, "none")
@@ -166,6 +193,8 @@ def test_missing_exports_and_rows_are_named(tmp_path, home):
     with pytest.raises(FoundryError, match="all 2 rows are longer than prompt_length 512: raise"):
         prepare(export(tmp_path, 2, long=(0, 1)), home, "long")
     data = export(tmp_path, 6)
+    with pytest.raises(FoundryError, match="by batches of 4, 2 candidates each: run more"):
+        prepare(data, home, "candidates", candidates=2)
     with pytest.raises(FoundryError, match=r"6 rows to train on.*and 0 by dev_share 0.001: run"):
         prepare(data, home, "share", dev_share=0.001)
 

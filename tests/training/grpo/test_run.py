@@ -20,6 +20,7 @@ from tests.helpers.tiny_model import build_untrained
 from tests.training.grpo.test_data import PICTURE, planner_export
 from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import DEV_ROWS, ROWS, CriticGrpoSettings, PlannerGrpoSettings
+from training.grpo.rows import row_ids
 from training.grpo.verl_options import ACTOR
 from training.launch.jobs import Message, TrainerJob
 from training.rewards.rollouts import rollout_rows
@@ -138,16 +139,17 @@ def test_adapters_survive_a_kill_are_evaluated_stopped_early_and_merged(tmp_path
 
 @pytest.mark.long
 def test_a_planner_is_reinforced_by_requests_with_and_without_pictures(tmp_path):
-    """Its answers are malformed: it is not trained."""
+    """Its answers are malformed: it is right about no candidate, and not trained."""
     build_untrained(tmp_path / "parent")
     home = Home(tmp_path / "home")
     home.images.put(PICTURE)
     settings = PlannerGrpoSettings(
-        batch=4, mini_batch=4, n=2, max_steps=1, save_every=1, response_length=16, threads=1
+        **{"batch": 4, "mini_batch": 4, "n": 2, "max_steps": 1, "candidates": 2},
+        **{"save_every": 1, "response_length": 16, "threads": 1},
     )
     payload = GrpoJob(
         parent=tmp_path / "parent",
-        data=planner_export(tmp_path, (0, 1, 0, 1)),
+        data=planner_export(tmp_path, (0, 1, 0, 1, 0, 1, 0, 1)),
         settings=settings,
         root=str(home.root),
         roles=backends(),
@@ -157,8 +159,13 @@ def test_a_planner_is_reinforced_by_requests_with_and_without_pictures(tmp_path)
     finished = drive(work)[-1].finished
     assert tensors(finished.model) == tensors(tmp_path / "parent")
     assert finished.metrics["malformed_share"] == 1 and "accepted_share" not in finished.metrics
-    rollouts = rollout_rows(work.folder / "rollouts.jsonl")
-    assert Counter(row.row_id for row in rollouts) == {f"p{n}": 2 for n in range(4)}
+    folder = work.folder
+    rollouts = rollout_rows(folder / "rollouts.jsonl")
+    assert Counter(row.row_id for row in rollouts) == dict.fromkeys(row_ids(folder / ROWS), 2)
+    answers = Counter(each["row"]["row_id"] for each in read_json(folder / "candidates.jsonl"))
+    assert answers == {f"p{n}": 4 for n in range(8)}
+    assert finished.metrics["candidates_left_out"] == 4
+    assert finished.metrics["chosen_equal_share"] == 1
     assert {(row.status, row.truth, row.reward) for row in rollouts} == {("malformed", None, 0.0)}
 
 

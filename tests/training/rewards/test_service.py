@@ -10,7 +10,13 @@ from schemas import FoundryError
 from schemas.training import ROLLOUTS
 from tests.training.rewards.reward_world import EXACT, GOAL, QUICK, WRONG, answer
 from training.rewards.reward import Grades, RewardSettings, step_reward
-from training.rewards.rollouts import dev_figures, failed_share, rollout_rows, step_figures
+from training.rewards.rollouts import (
+    dev_figures,
+    failed_share,
+    right_shares,
+    rollout_rows,
+    step_figures,
+)
 from warehouse import EncodedImage
 
 CODE = RewardSettings(form="code", draw_timeout_seconds=5, tries=1)
@@ -225,6 +231,16 @@ async def test_rows_that_are_not_trained_on_are_no_rollouts_of_training(world):
     await service.reward(world.request(answer(True)))
     assert [row.row_id for row in rollout_rows(world.journal.path)] == ["row-1"]
     assert [call.role for call in world.ledger()] == ["generator", "scorer", "generator"]
+
+
+async def test_how_often_answers_are_right_needs_no_drawing(world):
+    service = world.service(RewardSettings(without=("step",)))
+    for text in (answer(True), answer(True), answer(False, EXACT), "?"):
+        request = world.request(text, truth=True, row="often", step=0)
+        await service.reward(request.model_copy(update={"dev": True}))
+    await service.reward(world.request(answer(True), truth=False, row="never"))
+    assert right_shares(world.journal.path) == {"often": 0.5, "never": 0}
+    assert world.generator.calls == []
 
 
 async def test_a_torn_line_is_ignored_and_a_foreign_one_is_named(world):
