@@ -51,7 +51,7 @@ class Reward(Protocol):
 class RewardRequest(ConfigModel):
     """The request for a rollout's reward."""
 
-    step: int = Field(ge=0, description="Training step, 1-based")
+    step: int = Field(ge=0, description="Training step, 1-based; 0: before the first")
     row_id: str = Field(description="Row that was the prompt: the rollout's group")
     response: str = Field(description="The policy's answer")
     state: CriticState | PlannerState = Field(description="What the policy was shown")
