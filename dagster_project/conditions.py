@@ -53,13 +53,16 @@ def _follow_upstream(optional: Sequence[str]) -> Condition:
 
     An update of an `optional` dependency is followed, too, but a missing one holds nothing back.
     """
-    ignored = _of(optional)
-    missing, checked = When.any_deps_missing(), When.all_deps_blocking_checks_passed()
+    # Of a dependency, `all_deps_blocking_checks_passed` asks for one shard whose checks passed.
+    unfinished = When.run_in_progress() | When.execution_failed()
+    bad = (When.check_failed() | unfinished) & ~When.will_be_requested()
+    unchecked = When.any_deps_match(When.any_checks_match(bad, blocking_only=True))
+    missing = When.any_deps_missing()
     eager: Condition = When.eager()
     if optional:
-        eager = eager.replace(missing, missing.ignore(ignored))
-        checked = checked.ignore(ignored)
-    return (eager & checked).with_label("upstream complete and checked")
+        eager = eager.replace(missing, missing.ignore(_of(optional)))
+        unchecked = unchecked.ignore(_of(optional))
+    return (eager & ~unchecked).with_label("upstream complete and checked")
 
 
 def _missing_shards(foundry: FoundryResource) -> Condition:

@@ -18,7 +18,6 @@ from urllib.request import Request, urlopen
 import dagster as dg
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from assets.core.checks import partition_of
 from assets.core.notification_settings import MailSettings, NotificationSettings, secret
 from inference.backends.providers.budget import SpendingFile
 from schemas import FoundryError
@@ -59,7 +58,7 @@ def failure_of(run: dg.DagsterRun, steps: Sequence[dg.DagsterEvent], why: str, u
     names = [step.step_key for step in steps if step.step_key]
     errors = [_user_error(step) for step in steps]
     selected = sorted(key.to_user_string() for key in run.asset_selection or ())
-    partition = partition_of(run.tags)
+    partition = run.tags.get("dagster/partition")
     label = ", ".join(names or selected or [run.job_name])
     return Failure(
         label=f"{label}[{partition}]" if partition else label,

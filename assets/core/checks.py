@@ -1,12 +1,13 @@
 """Blocking Dagster checks from rules: one multi-check per asset, each rule with its violations.
 
-A check of a partitioned asset reads the partition of its run; outside one, the whole table. A rule
-returns at most `MAX_ROWS` rows that violate it, as dictionaries (damaged images: all); if there are
-none, it holds.
+A check of a partitioned asset has a result for each partition; executed without one, it reads the
+whole table. A rule returns at most `MAX_ROWS` rows that violate it, as dictionaries (damaged
+images: all); if there are none, it holds.
 """
 
 import atexit
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from itertools import islice
 
@@ -26,6 +27,7 @@ from .node import Node
 Violations = list[dict[str, object]]
 MAX_ROWS = 5
 Rule = Callable[[FoundryResource, str | None], Violations]
+warnings.filterwarnings("ignore", ".*partitions_def on an AssetCheckSpec", dg.PreviewWarning)
 
 
 def blocking_checks(node: Node, **rules: tuple[str, Rule]) -> dg.AssetChecksDefinition:
@@ -36,7 +38,13 @@ def blocking_checks(node: Node, **rules: tuple[str, Rule]) -> dg.AssetChecksDefi
         **rules,
     }
     specs = [
-        dg.AssetCheckSpec(name, asset=node.name, blocking=True, description=description)
+        dg.AssetCheckSpec(
+            name,
+            asset=node.name,
+            blocking=True,
+            description=description,
+            partitions_def=node.partitions_def,
+        )
         for name, (description, _) in all_rules.items()
     ]
 
@@ -45,7 +53,8 @@ def blocking_checks(node: Node, **rules: tuple[str, Rule]) -> dg.AssetChecksDefi
     def checks(
         context: dg.AssetCheckExecutionContext, foundry: FoundryResource
     ) -> Iterator[dg.AssetCheckResult]:
-        partition = partition_of(context.run.tags) if node.is_partitioned else None
+        partitioned = node.is_partitioned and context.has_partition_key
+        partition = context.partition_key if partitioned else None
         selected = {key.name for key in context.selected_asset_check_keys}
         for name, (_, rule) in all_rules.items():
             if name in selected:
@@ -56,14 +65,6 @@ def blocking_checks(node: Node, **rules: tuple[str, Rule]) -> dg.AssetChecksDefi
                 )
 
     return checks
-
-
-def partition_of(tags: Mapping[str, str]) -> str | None:
-    """The partition of a run, by its tags: that of a backfill has a range, of one partition.
-
-    (`partition_key` of a check's context raises in an unpartitioned run.)
-    """
-    return tags.get("dagster/partition") or tags.get("dagster/asset_partition_range_start")
 
 
 def _duplicates(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:

@@ -5,7 +5,6 @@ it. What it follows from besides data is its code version, which Dagster compare
 adds the data. Equal fingerprints mean that the asset need not be materialized again.
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -26,9 +25,6 @@ DATA_VERSION_TAG = "dagster/data_version"
 # The groups that lead from a pack to promoted agents, in their order; the others are beside them.
 MAIN_LINE = ("prompts", "trajectories", "data_sets", "checkpoints", "evaluation")
 LINE = "interleave/line"  # tag of an asset: main or optional
-# A run takes one slot of a pool: shards then run side by side, and one that fails fails alone.
-warnings.filterwarnings("ignore", ".*backfill_?policy", dg.BetaWarning)
-ONE_PARTITION_A_RUN = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
 
 
 @dataclass(frozen=True)
@@ -94,8 +90,13 @@ class Node:
         NODES[self.name] = self
 
     @property
+    def partitions_def(self) -> dg.DynamicPartitionsDefinition | None:
+        own = self.partitions.definition if self.partitions else None
+        return SHARDS if self.sharded else own
+
+    @property
     def is_partitioned(self) -> bool:
-        return self.sharded or self.partitions is not None
+        return self.partitions_def is not None
 
     def missing_sections(self, profile: Profile) -> list[str]:
         """Sections of the node that a profile leaves out."""
@@ -109,7 +110,6 @@ class Node:
         return self.may_be_empty or self.in_profile(profile)
 
     def asset_args(self) -> dict[str, Any]:
-        own = self.partitions and self.partitions.definition
         metadata: dict[str, Any] = {}
         description = self.description
         if self.tables:
@@ -122,8 +122,7 @@ class Node:
             "group_name": self.group,
             "description": description,
             "deps": list(self.arrows or self.deps),
-            "partitions_def": SHARDS if self.sharded else own,
-            "backfill_policy": ONE_PARTITION_A_RUN if self.is_partitioned else None,
+            "partitions_def": self.partitions_def,
             "pool": self.pool,
             "kinds": set(self.kinds),
             "owners": ["team:interleave-foundry"],

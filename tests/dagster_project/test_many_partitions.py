@@ -29,6 +29,10 @@ _STALE = """{ assetNodes(assetKeys: [{path: ["%s"]}]) { staleStatus(partition: "
 _LAUNCH = """mutation { launchPartitionBackfill(backfillParams: {
   assetSelection: [{path: ["plans"]}], partitionNames: %s}) {
   __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
+_CHECKED = """{ assetNodeOrError(assetKey: {path: ["plans"]}) { ... on AssetNode {
+  assetChecksOrError { ... on AssetChecks { checks { name partitionStatuses {
+    ... on AssetCheckDefaultPartitionStatuses {
+      succeededPartitions failedPartitions } } } } } } } }"""
 _BACKFILL = """{ partitionBackfillOrError(backfillId: "%s") { ... on PartitionBackfill {
   status numPartitions } ... on PythonError { message } } }"""
 
@@ -64,7 +68,7 @@ def status(url: str, asset: str) -> tuple[dict, dict]:
 def test_graph_partitions_states_and_a_backfill(ui):
     nodes = timed(ui, "asset graph", _GRAPH)["assetNodes"]
     deps = {node["assetKey"]["path"][0]: node["dependencyKeys"] for node in nodes}
-    assert {key["path"][0] for key in deps["trajectories"]} == {"prompts", "plans"}
+    assert {key["path"][0] for key in deps["trajectories"]} == {"plans"}
     stats, partitions = status(ui, "trajectories")
     assert stats == {"numPartitions": 1_000, "numMaterialized": 999, "numFailed": 0}
     assert partitions["unmaterializedPartitions"] == MISSING
@@ -91,3 +95,7 @@ def test_graph_partitions_states_and_a_backfill(ui):
     print(f"backfill of one: {time.perf_counter() - started:.0f} s")
     stats, _ = status(ui, "plans")
     assert stats == {"numPartitions": 1_000, "numMaterialized": 1_000, "numFailed": 0}
+    answer = timed(ui, "checks of plans", _CHECKED)["assetNodeOrError"]["assetChecksOrError"]
+    expected = {"succeededPartitions": MISSING, "failedPartitions": []}
+    assert answer["checks"]
+    assert all(check["partitionStatuses"] == expected for check in answer["checks"]), answer

@@ -70,11 +70,10 @@ def test_a_failed_blocking_check_stops_the_run_and_does_not_count_as_done(few, i
 def test_a_missing_image_fails_its_check(sampled, instance):
     image = sampled.home.lake.read(ATTEMPTS)["image"][0].as_py()
     Path(sampled.home.images.url(image)).unlink()
-    checks = dg.AssetSelection.checks_for_assets("trajectories")
-    tags = {"dagster/partition": "sketchbook-0000"}
-    result = materialize(sampled, instance, checks, tags=tags, raise_on_error=False)
-    failed = {e.check_name for e in result.get_asset_check_evaluations() if not e.passed}
-    assert failed == {"images_intact"}
+    result = check_trajectories(sampled, instance, "sketchbook-0000")
+    failed = [each for each in result.get_asset_check_evaluations() if not each.passed]
+    found = [(each.check_name, each.partition) for each in failed]
+    assert found == [("images_intact", "sketchbook-0000")]
 
 
 def test_the_bank_grows_by_a_shard_once_all_others_are_made(few, instance):
@@ -144,14 +143,30 @@ def test_aggregates_follow_once_every_shard_is_there(few, instance):
     ticks = ConditionTicks(few, instance)
     assert ticks.next().keys() <= set(SHARD_STAGES)
     run_job("refresh_data", few, instance, partition_key="sketchbook-0001")
-    followed = []
-    while names := sorted(ticks.next()):
+    materialize(few, instance, ["reviews"])
+    image = Path(few.home.images.url(few.home.lake.read(ATTEMPTS)["image"][0].as_py()))
+    lost = image.rename(image.with_suffix(".lost"))
+    for shard in ("sketchbook-0000", "sketchbook-0001"):
+        check_trajectories(few, instance, shard)
+    requested = ticks.next()
+    assert not {"planner_sft", "sequences"} & requested.keys(), "a check of the first shard failed"
+    lost.rename(image)
+    check_trajectories(few, instance, "sketchbook-0000")
+    followed = ["reviews"]
+    while names := sorted(requested):
         followed += names
         materialize(few, instance, names)
+        requested = ticks.next()
     # `prompt_audit` is of the groups that `refresh_data` makes itself.
     automatic = (node for node in NODES.values() if node.automatic and node.group != "prompts")
     assert sorted(followed) == sorted(node.name for node in automatic)
     assert few.home.lake.partitions(SCORES) == ["sketchbook-0000", "sketchbook-0001"]
+
+
+def check_trajectories(foundry, instance, shard):
+    checks = dg.AssetSelection.checks_for_assets("trajectories")
+    tags = {"dagster/partition": shard}
+    return materialize(foundry, instance, checks, tags=tags, raise_on_error=False)
 
 
 @pytest.mark.long
