@@ -53,11 +53,7 @@ def _follow_upstream(optional: Sequence[str]) -> Condition:
 
     An update of an `optional` dependency is followed, too, but a missing one holds nothing back.
     """
-    # Of a dependency, `all_deps_blocking_checks_passed` asks for one shard whose checks passed.
-    unfinished = When.run_in_progress() | When.execution_failed()
-    bad = (When.check_failed() | unfinished) & ~When.will_be_requested()
-    unchecked = When.any_deps_match(When.any_checks_match(bad, blocking_only=True))
-    missing = When.any_deps_missing()
+    missing, unchecked = When.any_deps_missing(), _any_deps_unchecked()
     eager: Condition = When.eager()
     if optional:
         eager = eager.replace(missing, missing.ignore(_of(optional)))
@@ -69,9 +65,7 @@ def _missing_shards(foundry: FoundryResource) -> Condition:
     """Shards of which all is there that they are made from, a few at once, and within the budget.
     One that failed is tried again once a night."""
     failed = When.execution_failed() & ~_once_per_tick(GROW_CRON)
-    # Not `all_deps_blocking_checks_passed`: what is made in the same run has no results yet.
-    stopped = When.any_deps_match(When.any_checks_match(When.check_failed(), blocking_only=True))
-    ready = _is_idle() & ~When.any_deps_missing() & ~stopped
+    ready = _is_idle() & ~When.any_deps_missing() & ~_any_deps_unchecked()
     due = When.missing() & ready & ~failed & FewAtOnce(foundry)
     return due.with_label("missing, and what it is made from is there")
 
@@ -95,6 +89,17 @@ def _training(name: str, foundry: FoundryResource) -> Condition:
 
 def _of(names: Sequence[str]) -> dg.AssetSelection:
     return dg.AssetSelection.assets(*names)
+
+
+def _any_deps_unchecked() -> Any:
+    """Whether a blocking check has not passed, of any partition of a dependency. Those that are
+    requested now are in the same run, which their checks stop.
+
+    Not `all_deps_blocking_checks_passed`: it asks for one partition whose checks passed, and not
+    for those of the same run.
+    """
+    unchecked = When.any_checks_match(~When.check_passed(), blocking_only=True)
+    return When.any_deps_match(~When.will_be_requested() & unchecked)
 
 
 def _is_idle() -> Condition:

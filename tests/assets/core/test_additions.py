@@ -1,4 +1,4 @@
-"""What components add to profiles, and how one that contradicts a profile is told."""
+"""What components add to profiles, and the errors of those that contradict a profile."""
 
 import pytest
 import yaml
@@ -115,7 +115,7 @@ def test_what_is_named_has_to_be_there(add, profile):
         ("ImportComponent", {"file": "plans.jsonl"}, "attributes.file: Extra inputs"),
     ],
 )
-def test_a_wrong_setting_is_told_with_its_file(add, profile, kind, attributes, problem):
+def test_an_invalid_setting_is_an_error_with_its_file(add, profile, kind, attributes, problem):
     path = add(kind, "mine", **attributes)
     with pytest.raises(DocumentError, match=rf"{path}: .*{problem}"):
         profile()
