@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from schemas.trajectories import Role
 from warehouse import EncodedImage, Home
@@ -31,7 +31,6 @@ from .limits import KnownLimits, find_limits, model_card
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-    from openai.types import ImagesResponse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,15 +61,32 @@ class ImagesRequest(CompletionRequest):
         return arguments | {"extra_body": fields}
 
 
+class _Image(BaseModel):
+    b64_json: str | None = None
+
+
+class _Usage(BaseModel):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class _Images(BaseModel):
+    """What counts of a response."""
+
+    data: list[_Image] | None = None
+    usage: _Usage | None = None
+
+
 class ImagesAdapter(OpenAIAdapter):
     """Sends a request with the parameters that the server's dialect has."""
 
     async def complete(self, client: "AsyncOpenAI", request: CompletionRequest) -> CompletionResult:
         assert isinstance(request, ImagesRequest), "generators request images"
         arguments = request.arguments(await _dialect_of(client, request))
-        call = client.images.edit if request.images else client.images.generate
+        raw = client.images.with_raw_response
         with translate_errors(client):
-            return _parse_images(await call(**arguments))
+            response = await (raw.edit if request.images else raw.generate)(**arguments)
+            return _parse_images(_Images.model_validate_json(response.content))
 
 
 async def _dialect_of(client: "AsyncOpenAI", request: ImagesRequest) -> Dialect:
@@ -93,13 +109,13 @@ def _file(number: int, image: EncodedImage) -> tuple[str, bytes, str]:
     return f"picture-{number}.{kind}", image.data, image.mime
 
 
-def _parse_images(response: "ImagesResponse") -> CompletionResult:
-    usage = response.usage
+def _parse_images(response: _Images) -> CompletionResult:
+    usage = response.usage or _Usage()
     return CompletionResult(
         text="",
         images=tuple(_decode(image.b64_json) for image in response.data or () if image.b64_json),
-        input_tokens=usage.input_tokens if usage else 0,
-        output_tokens=usage.output_tokens if usage else 0,
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
     )
 
 
