@@ -40,6 +40,8 @@ _PIPELINES = {
     "black-forest-labs/FLUX.1-Fill-dev": (11.9e9, 5.0e9),
     "meituan-longcat/LongCat-Image-Edit": (6.3e9, 8.4e9),
     "black-forest-labs/FLUX.2-klein-9B": (9.1e9, 8.3e9),
+    "black-forest-labs/FLUX.2-klein-9b-kv": (9.1e9, 8.3e9),
+    "Qwen/Qwen-Image-2.1": (7.1e9, 9.1e9),
 }
 _PIXELS_A_TOKEN = 16**2  # of pipelines
 _PROMPT_TOKENS = 512
@@ -155,9 +157,12 @@ def drawing_seconds(settings: DiffusersSettings, references: int) -> float | Non
         return None
     denoiser, _ = _PIPELINES[selected.model.model]
     width, height = selected.params.pixels or (1024, 1024)
-    tokens = _PROMPT_TOKENS + (1 + references) * width * height // _PIXELS_A_TOKEN
+    image, steps = width * height // _PIXELS_A_TOKEN, selected.params.steps
+    # References that are cached take part in the first step only: a part of each, on average.
+    given = references * image // (steps if selected.model.caches_references else 1)
+    tokens = _PROMPT_TOKENS + image + given
     is_guided = selected.model.guided_by == "true_cfg_scale" and selected.params.guidance != 1
-    return picture_seconds(denoiser, tokens, selected.params.steps * (2 if is_guided else 1))
+    return picture_seconds(denoiser, tokens, steps * (2 if is_guided else 1))
 
 
 def lora_rank(settings: SftSettings) -> int:

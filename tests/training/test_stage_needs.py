@@ -146,4 +146,6 @@ def test_every_pipeline_of_the_registry_has_a_time():
             assert 0.5 < drawing_seconds(DiffusersSettings(model=name), 1) < 200, name
     klein = [drawing_seconds(DiffusersSettings(model="flux2-klein-9b"), n) for n in (0, 1)]
     assert 0.9 < klein[0] < 1.2 and 1.7 < klein[1] < 2.2
+    cached = drawing_seconds(DiffusersSettings(model="flux2-klein-9b-kv"), 1)
+    assert 1.3 < klein[1] / cached < 1.6, "1.40 by its makers"
     assert drawing_seconds(DiffusersSettings(model="nobody/nothing"), 0) is None

@@ -1,5 +1,6 @@
 """The generator of the `diffusers` backend: a pipeline in memory that draws batches of images."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -78,8 +79,9 @@ class PipelineArguments:
         arguments: dict[str, Any] = {
             "prompt": [spec.prompt for spec in specs],
             "num_inference_steps": params.steps,
-            self.model.guided_by: params.guidance,
         }
+        if self.model.guided_by:
+            arguments[self.model.guided_by] = params.guidance
         if "negative_prompt" in self.parameters and _uses_negative_prompt(params):
             negative = params.negative_prompt
             arguments["negative_prompt"] = None if negative is None else [negative] * len(specs)
@@ -88,6 +90,8 @@ class PipelineArguments:
             arguments |= {"width": width, "height": height}
             if "max_area" in self.parameters:  # Kontext scales any size to this many pixels
                 arguments["max_area"] = width * height
+            if "output_resolution" in self.parameters:  # Qwen-Image-2.1 scales references to it
+                arguments["output_resolution"] = min(_CANVAS_SIZE[0], math.isqrt(width * height))
         arguments |= self._images(specs)
         return {name: value for name, value in arguments.items() if value is not None}
 
@@ -106,6 +110,8 @@ class PipelineArguments:
         return None
 
     def _ignored(self, params: SamplingParams) -> str | None:
+        if params.guidance is not None and self.model.guided_by is None:
+            return "takes no guidance; leave it out"
         if not (params.negative_prompt or "").strip():
             return None
         names = self.parameters
@@ -137,6 +143,13 @@ def _uses_negative_prompt(params: SamplingParams) -> bool:
 def _unwrap_single(images: list[Any]) -> Any:
     """Some pipelines take an image but no list of one."""
     return images[0] if len(images) == 1 else images
+
+
+def _opaque(image: Image.Image) -> Image.Image:
+    """An image on white, as models that draw transparency see their references."""
+    if image.mode != "RGBA":
+        return image
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
 
 
 DrawResult = EncodedImage | Exception
@@ -227,7 +240,7 @@ class PipelineRunner:
         for spec, image in zip(specs, images, strict=True):
             if spec.size and spec.size != image.size:  # rounded to patches, or the pipeline's own
                 image = image.resize(spec.size, Image.Resampling.LANCZOS)
-            yield EncodedImage.of(image)
+            yield EncodedImage.of(_opaque(image))
 
     def _translate_error(self, error: Exception, spec: GenerationSpec) -> Exception:
         import torch

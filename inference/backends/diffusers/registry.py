@@ -85,13 +85,16 @@ class GeneratorModel(Weights):
     references: int | None = Field(
         None, ge=2, description="The most reference images; null: no limit is known"
     )
+    caches_references: bool = Field(
+        False, description="Reference images are computed in the first step only"
+    )
     together: Literal["texts", "pictures"] | None = Field(
         None,
         description="Requests drawn in one batch: those without images (texts), or also those with "
         "images of equal size (pictures); null: each separately",
     )
-    guided_by: Literal["guidance_scale", "true_cfg_scale"] = Field(
-        "guidance_scale", description="The pipeline's argument for guidance"
+    guided_by: Literal["guidance_scale", "true_cfg_scale"] | None = Field(
+        "guidance_scale", description="The pipeline's argument for guidance; null: it has none"
     )
     defaults: SamplingParams = Field(
         default_factory=SamplingParams, description="Recommended sampling parameters"

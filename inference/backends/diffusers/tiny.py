@@ -12,7 +12,9 @@ from schemas.yaml_config import read_yaml
 WORDS = sorted(pre_tokenizers.ByteLevel.alphabet())
 VISION = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 CHAT = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+    "{{ m['content'] if m['content'] is string else m['content'][0]['text'] }}<|im_end|>\n"
+    "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 # Untrained layers attenuate their input: with this gain prompts and images matter.
@@ -68,6 +70,19 @@ def vision_processor() -> Any:
     )
 
 
+def grid_processor() -> Any:
+    """A visual token for each 32x32 pixels, where latents of images take the tokens' places."""
+    import transformers
+
+    size = {"shortest_edge": 32 * 32, "longest_edge": 4096 * 4096}
+    return transformers.Qwen3VLProcessor(
+        image_processor=transformers.Qwen2VLImageProcessor(size=size, patch_size=16),
+        tokenizer=chat_tokenizer(),
+        video_processor=transformers.Qwen3VLVideoProcessor(),
+        chat_template=CHAT,
+    )
+
+
 def chat_tokenizer() -> Any:
     """A token per byte, and those of a chat with images."""
     import transformers
@@ -104,5 +119,6 @@ def t5_tokenizer() -> Any:
 
 
 _TEXT_PARTS: dict[str, Callable[[], Any]] = {
-    each.__name__: each for each in (vision_processor, chat_tokenizer, clip_tokenizer, t5_tokenizer)
+    each.__name__: each
+    for each in (vision_processor, grid_processor, chat_tokenizer, clip_tokenizer, t5_tokenizer)
 }

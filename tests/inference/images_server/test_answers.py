@@ -142,6 +142,7 @@ def test_a_model_that_only_edits_draws_first_images_on_white():
 
 def test_limits_of_the_registry():
     expected = {"qwen-image": 0, "flux1-kontext-dev": 1, "flux2-klein-9b": 4, "flux1-fill-dev": 1}
+    expected |= {"qwen-image-2.1": 10, "flux2-klein-9b-kv": 4}
     known = load_registry()
     assert {name: limits_of(known.find(name)).references for name in expected} == expected
 

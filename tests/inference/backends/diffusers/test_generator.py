@@ -54,6 +54,24 @@ async def test_the_loop_runs_with_it(kontext, home):
     assert {(call.backend, call.model) for call in calls} == {("diffusers", kontext.model)}
 
 
+@pytest.mark.parametrize("pipeline", ["QwenImage21Pipeline", "Flux2KleinKVPipeline"])
+async def test_the_story_so_far_is_shown_to_models_of_several_references(
+    pipeline, pipelines, home, monkeypatch
+):
+    shrink_megapixels(monkeypatch)
+    drawing = generator(home, model=str(pipelines(pipeline)))
+    shown, call = [], drawing._runner._pipeline.__class__.__call__
+    monkeypatch.setattr(
+        drawing._runner._pipeline.__class__,
+        "__call__",
+        lambda self, **given: shown.append(len(given.get("image", ()))) or call(self, **given),
+    )
+    prompt, loop = prompt_row("p"), LoopSettings(t_max=1, conditioning="all")
+    plans = plan_rows_for(prompt, "a cat", "a dog", "a bird")
+    run = await run_shard([prompt], plans, roles(generator=drawing), home, SHARD, loop, Limits())
+    assert [row.status for row in run.trajectories] == ["complete"] and shown == [0, 1, 2]
+
+
 def test_a_model_that_the_loop_cannot_use_is_rejected(home):
     with pytest.raises(BackendError, match="flux1-fill-dev only repaints what a mask shows"):
         generator(home, model="flux1-fill-dev")

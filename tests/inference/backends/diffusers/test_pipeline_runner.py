@@ -1,5 +1,7 @@
 """The pipeline runner: lack of memory, cancellation, broken weights, a LoRA."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from PIL import Image
@@ -108,6 +110,15 @@ def test_a_cancelled_image_is_not_finished(selected):
     assert len(checks) == 2  # before the draw, and after its first step
     (result,) = runner.draw(specs(selected, 1), lambda: True)
     assert isinstance(result, RetryableError)
+
+
+def test_what_is_transparent_becomes_white(selected):
+    runner = PipelineRunner(selected, "cpu", 1)
+    half = Image.new("RGBA", (64, 64), (255, 0, 0, 128))
+    drawn = SimpleNamespace(images=[half])
+    runner._pipeline = lambda **_: drawn
+    (image,) = runner.draw(specs(selected, 1))
+    assert image.image.getpixel((0, 0)) == (255, 127, 127)
 
 
 def test_a_repainted_image_keeps_its_size(pipelines):

@@ -8,6 +8,7 @@ import pytest
 
 from inference.backends.diffusers.pipeline_runner import GenerationSpec, PipelineArguments
 from inference.backends.diffusers.registry import load_registry
+from inference.roles import UnusableAnswerError
 from schemas import DocumentError
 from warehouse import EncodedImage
 
@@ -54,7 +55,12 @@ def typical_spec(model):
 
 
 def test_models_of_the_reference_come_first_and_in_order():
-    assert tuple(MODELS) == (*REFERENCE_MODELS, "nano-banana-pro")
+    assert tuple(MODELS) == (
+        *REFERENCE_MODELS,
+        "nano-banana-pro",
+        "qwen-image-2.1",
+        "flux2-klein-9b-kv",
+    )
 
 
 def test_defaults_and_abilities_are_those_of_the_pipelines():
@@ -64,13 +70,22 @@ def test_defaults_and_abilities_are_those_of_the_pipelines():
         pipeline_arguments.check(spec)
         arguments = pipeline_arguments.arguments([spec])
         assert set(arguments) <= parameters
-        assert {"prompt", "num_inference_steps", model.guided_by} <= set(arguments)
+        guided = {model.guided_by} - {None}
+        assert {"prompt", "num_inference_steps"} | guided <= set(arguments)
+        assert guided or not {"guidance_scale", "true_cfg_scale"} & parameters
         assert ("width" in arguments) == (model.defaults.size is not None or "mask" in model.can)
         assert ("mask" in model.can) == ("mask_image" in parameters)
         assert ("image" in parameters) == bool({"edit", "mask"} & {*model.can})
         params = spec.params.model_copy(update={"guidance": 4.0, "negative_prompt": "rain"})
         takes = pipeline_arguments._ignored(params) is None
         assert ("negative_prompt" in model.can) == takes
+
+
+def test_guidance_is_refused_where_there_is_none():
+    model = MODELS["flux2-klein-9b-kv"]
+    params = model.defaults.model_copy(update={"guidance": 4.0})
+    with pytest.raises(UnusableAnswerError, match="takes no guidance; leave it out"):
+        PipelineArguments("kv", model, parameters_of(model)).check(GenerationSpec("a", 1, params))
 
 
 def test_weights_are_pinned_unless_declared_otherwise(tmp_path):
