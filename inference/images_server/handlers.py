@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 class ImagesServerMetrics(MetricsRegistry):
     def __init__(self) -> None:
         super().__init__("interleave_images")
-        self.requests = self.counter(
+        self._requests = self.counter(
             "requests",
             "Requests by endpoint and status; 499: the client disconnected",
             ("endpoint", "status"),
@@ -56,7 +56,12 @@ class ImagesServerMetrics(MetricsRegistry):
         self._images = self.counter(
             "pictures", "Images generated, by replica (host:process)", ["replica"]
         )
+        self._request_seconds = self.histogram(
+            "request_seconds", "Request, waiting included", ["endpoint"]
+        )
+        self.in_flight = self.gauge("requests_in_flight", "Requests that are being answered")
         self._queue = self.gauge("queue", "Images that are waiting or being generated")
+        self._waiting = self.gauge("waiting", "Images that wait for a replica")
         self._running = self.gauge("replicas_running", "Replicas that are running")
         self._wanted = self.gauge("replicas_wanted", "Replicas that should be running")
         self._batch_size = self.histogram(
@@ -77,9 +82,15 @@ class ImagesServerMetrics(MetricsRegistry):
             self._model_seconds.observe(image.seconds)
         self._outside_seconds.observe(max(0.0, seconds - max(each.seconds for each in images)))
 
-    def response(self, queue: int, replicas: Readiness) -> Response:
-        """The answer of `/metrics`. `queue`: number of admitted images."""
+    def record_request(self, endpoint: str, status: int, start: float) -> None:
+        """Count a request that began at `start`, by `time.perf_counter`, and has ended."""
+        self._requests.labels(endpoint, str(status)).inc()
+        self._request_seconds.labels(endpoint).observe(time.perf_counter() - start)
+
+    def response(self, queue: int, capacity: int, replicas: Readiness) -> Response:
+        """The answer of `/metrics`. `queue`: admitted images; `capacity`: drawn at once."""
         self._queue.set(queue)
+        self._waiting.set(max(0, queue - capacity))
         self._running.set(replicas.running)
         self._wanted.set(replicas.wanted)
         return self.exposition()
@@ -171,7 +182,7 @@ class ImageHandlers:
         return {"ready": True, **counts, "reason": state.reason}
 
     async def metrics(self) -> Response:
-        return self._metrics.response(self._queue.admitted, self._readiness)
+        return self._metrics.response(self._queue.admitted, self._running, self._readiness)
 
     def _check_ready(self) -> Readiness:
         state = self._readiness
@@ -182,8 +193,10 @@ class ImageHandlers:
     async def _respond(
         self, endpoint: str, handle: _Handle, to_response: _ToResponse, request: Request
     ) -> Response:
+        start = time.perf_counter()
         try:
-            response = await handle(request)
+            with self._metrics.in_flight.track_inprogress():
+                response = await handle(request)
         except APIError as error:
             response = to_response(error)
         except ClientDisconnect:
@@ -192,7 +205,7 @@ class ImageHandlers:
             _log.exception("a request for images failed")
             response = to_response(internal_error())
         if not isinstance(response, StreamingResponse):  # which counts itself at its end
-            self._metrics.requests.labels(endpoint, str(response.status_code)).inc()
+            self._metrics.record_request(endpoint, response.status_code, start)
         return response
 
     async def _edit(self, reader: ImageRequestReader, request: Request) -> Response:
@@ -220,7 +233,8 @@ class ImageHandlers:
 
     async def _stream(self, encoder: ImageEncoder) -> AsyncIterator[bytes]:
         """Ends with an error where an image takes too long, or the queue has filled meanwhile."""
-        status = CLIENT_CLOSED
+        status, start = CLIENT_CLOSED, time.perf_counter()
+        self._metrics.in_flight.inc()
         try:
             with self._queue.admit(), self._queue.timed():
                 async for event in encoder.events(self._draw_in_time):
@@ -235,7 +249,8 @@ class ImageHandlers:
             yield error_event(internal_error())
         finally:
             endpoint = "edits" if encoder.job.is_edit else "generations"
-            self._metrics.requests.labels(endpoint, str(int(status))).inc()
+            self._metrics.in_flight.dec()
+            self._metrics.record_request(endpoint, int(status), start)
 
     async def _draw_admitted(
         self, request: Request, specs: Sequence[GenerationSpec]

@@ -108,6 +108,7 @@ def test_streams_are_counted_by_how_they_end():
         with pytest.raises(openai.BadRequestError, match="at most 500 steps"):
             images.generate(prompt=MEADOW, stream=True, extra_body={"num_inference_steps": 501})
         counted = server.metrics()
+        assert counted["interleave_images_requests_in_flight"] == 0
     requests = 'interleave_images_requests_total{{endpoint="generations",status="{}"}}'
     assert counted[requests.format(200)] == 1 and counted[requests.format(400)] == 2
 

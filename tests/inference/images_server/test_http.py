@@ -341,7 +341,9 @@ def test_full_queue_sends_retry_after():
         assert 1 <= int(full.headers["Retry-After"]) <= 60
         too_many = server.post(DRAW, json={"prompt": MEADOW, "n": 3})
         assert "no more than 2 images" in error_of(too_many, 400)["message"]
-        assert "interleave_images_queue 2.0" in server.get("/metrics").text
+        metrics = server.metrics()
+        names = ("queue", "waiting", "requests_in_flight")
+        assert [metrics[f"interleave_images_{name}"] for name in names] == [2, 1, 2]
         replica.resume.set()
         for thread in waiting:
             thread.join()
@@ -394,5 +396,7 @@ def test_metrics_count_requests_images_and_batches(server):
     assert change["interleave_images_batch_size_sum"] == 9  # one batch of three
     assert change["interleave_images_model_seconds_count"] == 3
     assert change["interleave_images_outside_seconds_count"] == 1
+    assert change['interleave_images_request_seconds_count{endpoint="generations"}'] == 2
+    assert after["interleave_images_requests_in_flight"] == after["interleave_images_waiting"] == 0
     assert after["interleave_images_queue"] == 0
     assert after["interleave_images_replicas_running"] == 1
