@@ -27,6 +27,7 @@ MODULES = (
     "curation",
     "rewards",
     "providers",
+    "peers",
     "images_server",
     "training",
     "judging",

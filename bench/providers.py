@@ -8,10 +8,12 @@ import json
 import multiprocessing
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from typing import Any
 
+from aiohttp import web
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from inference.backends.factory import Backends
@@ -59,17 +61,7 @@ MEANING = {
     ),
 }
 
-_VERDICT = json.dumps({"reasoning": "fine", "previous_step_success": True, "refine_prompt": ""})
-_COMPLETION = {
-    "id": "c",
-    "object": "chat.completion",
-    "created": 0,
-    "model": "m",
-    "choices": [
-        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": _VERDICT}}
-    ],
-    "usage": {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020},
-}
+_VERDICT = {"reasoning": "fine", "previous_step_success": True, "refine_prompt": ""}
 
 Ask = Callable[[], Awaitable[object]]
 
@@ -77,9 +69,9 @@ Ask = Callable[[], Awaitable[object]]
 def measure() -> dict[str, float]:
     """Every number by name."""
     values: dict[str, float] = {}
-    with _provider(0.0) as url:
+    with running(_serve, 0.0, 0.0) as url:
         values["providers_overhead_ms_per_call"] = _overhead(url) * 1000
-    with _provider(LATENCY_SECONDS) as url:
+    with running(_serve, LATENCY_SECONDS, 0.0) as url:
         for concurrency in CONCURRENCY:
             ideal = concurrency / LATENCY_SECONDS
             ours = _rate(_ours(url), concurrency)
@@ -87,7 +79,7 @@ def measure() -> dict[str, float]:
             values[f"providers_throughput_share_{concurrency}"] = ours / ideal
             values[f"providers_bare_throughput_share_{concurrency}"] = bare / ideal
         fair = _rate(_retried(url), 2 * SLOTS, FAULT_SECONDS)
-    with _provider(LATENCY_SECONDS, FAULT_SHARE) as url:
+    with running(_serve, LATENCY_SECONDS, FAULT_SHARE) as url:
         faulty = _rate(_retried(url), 2 * SLOTS, FAULT_SECONDS)
     values["providers_faulty_share"] = faulty / ((1 - FAULT_SHARE) * fair)
     return values
@@ -188,7 +180,7 @@ def _chat_arguments(critic: Critic) -> dict[str, object]:
     class RecordingClient:
         async def complete(self, request: CompletionRequest) -> CompletionResult:
             self.arguments = chat_arguments(request)
-            return CompletionResult(_VERDICT)
+            return CompletionResult(json.dumps(_VERDICT))
 
     client, image = RecordingClient(), EncodedImage.white((192, 192))
     critic._client = client  # type: ignore[attr-defined]
@@ -196,11 +188,26 @@ def _chat_arguments(critic: Critic) -> dict[str, object]:
     return client.arguments
 
 
+def completion(answer: dict[str, Any]) -> bytes:
+    """The body of a response of the chat API, whose message is a JSON object."""
+    message = {"role": "assistant", "content": json.dumps(answer)}
+    body = {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+        "usage": {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020},
+    }
+    return json.dumps(body).encode()
+
+
 @contextmanager
-def _provider(latency: float, fault_share: float = 0.0) -> Iterator[str]:
+def running(serve: Callable[..., None], *arguments: object) -> Iterator[str]:
+    """The URL of a server in a process of its own; `serve` gets a pipe for its port first."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    server = context.Process(target=_serve, args=(there, latency, fault_share), daemon=True)
+    server = context.Process(target=serve, args=(there, *arguments), daemon=True)
     server.start()
     try:
         yield f"http://127.0.0.1:{here.recv()}"
@@ -209,10 +216,23 @@ def _provider(latency: float, fault_share: float = 0.0) -> Iterator[str]:
         server.join()
 
 
-def _serve(port: Connection, latency: float, fault_share: float) -> None:
-    from aiohttp import web
+def serve_routes(port: Connection, routes: Sequence[web.AbstractRouteDef]) -> None:
+    """Answer on a free port, which is sent, until the process is stopped."""
 
-    body, chance = json.dumps(_COMPLETION).encode(), random.Random(3)
+    async def serve() -> None:
+        app = web.Application(client_max_size=2**26)
+        app.add_routes(routes)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
+        port.send(runner.addresses[0][1])
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+def _serve(port: Connection, latency: float, fault_share: float) -> None:
+    body, chance = completion(_VERDICT), random.Random(3)
 
     def failed(request: web.Request) -> web.Response:
         match chance.randrange(4):
@@ -231,14 +251,4 @@ def _serve(port: Connection, latency: float, fault_share: float) -> None:
             return failed(request)
         return web.Response(body=body, content_type="application/json")
 
-    async def serve() -> None:
-        app = web.Application(client_max_size=2**26)
-        app.router.add_post("/v1/chat/completions", answer)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
-        await site.start()
-        port.send(runner.addresses[0][1])
-        await asyncio.Event().wait()
-
-    asyncio.run(serve())
+    serve_routes(port, [web.post("/v1/chat/completions", answer)])

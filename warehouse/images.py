@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -64,6 +64,7 @@ class EncodedImage:
         return cls(buffer.getvalue())
 
     @classmethod
+    @lru_cache(8)  # sizes: a generator draws one
     def white(cls, size: tuple[int, int]) -> "EncodedImage":
         """The white canvas (width, height) that stands for a missing image before an edit."""
         return cls.of(Image.new("RGB", size, "white"))

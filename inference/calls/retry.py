@@ -87,7 +87,7 @@ class PausableTimeout:
         self.seconds = 0.0
         self._limit, self._slots = limit, slots
         self._holds_slot = False
-        self._resumed_at = 0.0
+        self._resumed_at: float | None = None  # None: paused
         self._timeout = asyncio.timeout(None)
 
     @asynccontextmanager
@@ -108,11 +108,15 @@ class PausableTimeout:
             _current.reset(token)
             self._free_slot()
 
-    @asynccontextmanager
-    async def paused(self) -> AsyncIterator[None]:
+    def pause(self) -> None:
+        """Until it is resumed: the try is not with the model."""
         self._add_elapsed()
         self._timeout.reschedule(None)
         self._free_slot()
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        self.pause()
         try:
             yield
             await self._take_slot()
@@ -134,7 +138,9 @@ class PausableTimeout:
         self._timeout.reschedule(asyncio.get_running_loop().time() + remaining)
 
     def _add_elapsed(self) -> None:
-        self.seconds += perf_counter() - self._resumed_at
+        if self._resumed_at is not None:
+            self.seconds += perf_counter() - self._resumed_at
+            self._resumed_at = None
 
 
 _current: ContextVar[PausableTimeout | None] = ContextVar("timeout", default=None)
@@ -144,6 +150,12 @@ def pause_timeout() -> AbstractAsyncContextManager[None]:
     """Pauses the current try's timeout while a backend waits for something but the model."""
     timeout = _current.get()
     return timeout.paused() if timeout else nullcontext()  # None: outside `RetryingCaller`
+
+
+def end_request() -> None:
+    """The model has answered: reading the answer takes no slot, until there is another request."""
+    if timeout := _current.get():
+        timeout.pause()
 
 
 class CallFailedError(Exception):

@@ -27,7 +27,7 @@ from ..providers.chat import CompletionClient, CompletionRequest
 from ..providers.settings import EndpointSettings, RemoteModel
 from ..providers.structured import CompletionResult
 from .dialects import DEFAULT, DIALECTS, Dialect, DialectName, ImagesGeneratorModel, drawn_size
-from .limits import KnownLimits, find_limits, model_card
+from .limits import KnownLimits, find_card, find_limits
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -97,7 +97,7 @@ async def _dialect_of(client: "AsyncOpenAI", request: ImagesRequest) -> Dialect:
     if request.dialect:
         return DIALECTS[request.dialect]
     url = str(client.base_url)
-    card = await asyncio.to_thread(model_card, url, client.api_key, request.model)
+    card = await find_card(url, client.api_key, request.model)
     dialect = DIALECTS[card.dialect if card else DEFAULT]
     if problem := request.settings.problem(dialect.name):
         raise BackendError(f"generator {request.model} at {client.base_url}: {problem}")
@@ -161,8 +161,9 @@ class ImagesGenerator(RemoteGenerator):
         self, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> EncodedImage:
         settings = self._images_settings
-        limits = await asyncio.to_thread(lambda: self.limits)
-        if problem := limits.problem(settings):
+        if "limits" not in vars(self):
+            await asyncio.to_thread(lambda: self.limits)
+        if problem := self.limits.problem(settings):
             raise BackendError(f"images: {problem}")
         mask = settings.mask_image
         if images and mask and mask.image.size != images[-1].image.size:

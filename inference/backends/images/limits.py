@@ -5,6 +5,7 @@ registry of generators by the model's name, OpenAI's documentation, else none ar
 image is sent.
 """
 
+import asyncio
 import math
 import threading
 import time
@@ -105,6 +106,14 @@ def model_card(url: str, key: str | None, model: str) -> ModelCard | None:
         if until < time.monotonic():
             cards, until = _answers[url] = _ask(url, key)
     return _named(cards, model)
+
+
+async def find_card(url: str, key: str | None, model: str) -> ModelCard | None:
+    """`model_card` for event loops: in a thread where the server has to be asked."""
+    _, until = _answers.get(url.rstrip("/"), ((), 0.0))
+    if until >= time.monotonic():
+        return model_card(url, key, model)
+    return await asyncio.to_thread(model_card, url, key, model)
 
 
 def _ask(url: str, key: str | None) -> tuple[Sequence[ModelCard], float]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 from PIL import Image
@@ -13,7 +14,7 @@ from warehouse import EncodedImage
 
 from ...agent_prompts.formatting import parse_plan, read_verdict
 from ...agent_prompts.templates import IMAGE, critic_prompt, escape_tags, planner_turn, render
-from ...calls.retry import report_usage
+from ...calls.retry import pause_timeout, report_usage
 from ...calls.scoring import TwoCallScorer
 from ...questions import AnswerFormatError, Question, StructuredAnswer, TextAnswer, TextQuestion
 from ...roles import (
@@ -81,7 +82,7 @@ class RemoteAgent:
         """
         if self._settings.form == "tags" and parse_tags:
             return await self._ask_for_tags(await self._request(text, images), parse_tags)
-        request = await self._request(text, images, answer_type.model_json_schema())
+        request = await self._request(text, images, _schema_of(answer_type))
         result = await self._client.complete(request)
         try:
             return parse_answer(result, answer_type).value()
@@ -208,8 +209,7 @@ class RemoteTextRespondent:
 async def _chat_request(
     text: str, images: Sequence[EncodedImage], settings: ChatModel, keep_blanks: bool
 ) -> CompletionRequest:
-    pixels, side = settings.pixels_of(len(images)), settings.longest_side
-    resized = [await asyncio.to_thread(_reduce, image, pixels, side) for image in images]
+    resized = await _reduced(images, settings.pixels_of(len(images)), settings.longest_side)
     return CompletionRequest(
         settings.model,
         (ChatTurn("user", tuple(_interleave(text, resized, keep_blanks))),),
@@ -218,6 +218,12 @@ async def _chat_request(
         uses_batch_api=settings.batch,
         options=settings.options,
     )
+
+
+@cache
+def _schema_of(answer_type: type[StructuredAnswer]) -> dict[str, Any]:
+    """It takes milliseconds to make."""
+    return answer_type.model_json_schema()
 
 
 def before_and_after(
@@ -248,8 +254,7 @@ class RemoteGenerator:
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> EncodedImage:
-        side = self._settings.longest_side
-        sent = [await asyncio.to_thread(_reduce, image, None, side) for image in images]
+        sent = await _reduced(images, None, self._settings.longest_side)
         result = await self._client.complete(self._request(prompt, sent, seed))
         problem = await asyncio.to_thread(self._problem, result)
         if problem:
@@ -303,12 +308,20 @@ def _correction_request(
     return request.followed_by(*turns)
 
 
+async def _reduced(
+    images: Sequence[EncodedImage], pixels: tuple[int, int] | None, longest_side: int | None
+) -> Sequence[EncodedImage]:
+    """Images within limits, made in a thread while the slot is free for another call."""
+    if pixels is None and longest_side is None:
+        return images
+    async with pause_timeout():
+        return [await asyncio.to_thread(_reduce, image, pixels, longest_side) for image in images]
+
+
 def _reduce(
     encoded: EncodedImage, pixels: tuple[int, int] | None, longest_side: int | None
 ) -> EncodedImage:
     """The image within limits: least and most pixels, and the longest side."""
-    if pixels is None and longest_side is None:
-        return encoded
     image = encoded.image
     if pixels:
         image = resize_to_pixels(image, *pixels)

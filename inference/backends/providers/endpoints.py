@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field, SecretStr
 
-from ...calls.retry import pause_timeout, report_usage
+from ...calls.retry import end_request, pause_timeout, report_usage
 from ...roles import BackendError, RetryableError
 from ...servers.instance import Lease, ServerInstance
 from .errors import EndpointUnusableError, ThrottledError
@@ -311,7 +311,9 @@ class Endpoints:
                 async with pause_timeout():
                     endpoint = await pool.acquire(backoff_until)
                     client = await endpoint.connection.client()
-                return await endpoint.send(send, client, backoff_until)
+                result = await endpoint.send(send, client, backoff_until)
+                end_request()
+                return result
             except ThrottledError:
                 throttles += 1
                 if throttles >= _MAX_THROTTLES:

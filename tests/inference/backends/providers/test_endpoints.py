@@ -14,7 +14,9 @@ from inference.backends.providers.errors import (
     parse_retry_after,
 )
 from inference.backends.providers.settings import EndpointSettings
+from inference.calls.retry import RetryingCaller
 from inference.roles import BackendError, RetryableError, UnusableAnswerError
+from inference.settings import Limits
 
 
 class Server:
@@ -184,6 +186,27 @@ def test_a_cancelled_call_passes_its_slot_on():
 
     answers = asyncio.run(calls())
     assert (answers[0], answers[3]) == ("one", "one")
+
+
+def test_an_answer_is_read_without_a_slot():
+    endpoints, answered = endpoints_of(Server("a")), asyncio.Event()
+    caller = RetryingCaller(Limits(generator=1, tries=1, call_timeout_seconds=1))
+
+    async def reads_for_long():
+        answer = await endpoints.call(Server.call)
+        await answered.wait()
+        return answer
+
+    async def reads_at_once():
+        answer = await endpoints.call(Server.call)
+        answered.set()
+        return answer
+
+    async def both():
+        calls = (caller.call("generator", str, send) for send in (reads_for_long, reads_at_once))
+        return [outcome.answer for outcome in await asyncio.gather(*calls)]
+
+    assert asyncio.run(both()) == ["a", "a"]
 
 
 def test_every_event_loop_has_its_own_clients():
