@@ -27,6 +27,7 @@ from ..core.profile import Profile
 from .answering import Shard
 from .benchmark import Benchmark, Item
 from .comm import CoMM
+from .geneval2 import GenEval2
 from .judging import EXACT_JUDGE, judge_exactly, model_judge
 from .opening import Opening
 from .results import Run, evaluate_run, stored_rows
@@ -49,6 +50,7 @@ _OFFICIAL: dict[str, Callable[[Path], Benchmark]] = {
     "rise": partial(Rise, scorer="original"),
     "rise-fixed": partial(Rise, scorer="fixed"),
     "opening": Opening,
+    "geneval2": GenEval2,
 }
 NAMES = (*_OFFICIAL, *(f"{_SKETCH}{shape}" for shape in SHAPES))  # of all benchmarks
 Kind = Literal["answers", "judgements", "results"]  # of partitions

@@ -178,3 +178,34 @@ def write_wise(folder: Path) -> Path:
             ]
             (folder / place / f"{area}{suffix}.json").write_text(json.dumps(rows))
     return folder
+
+
+def write_geneval2(folder: Path) -> Path:
+    """Two prompts of three and four atoms."""
+    rows = [
+        {
+            "prompt": "two green toys",
+            "atom_count": 3,
+            "vqa_list": [
+                ["How many toys are in the image?", "two"],
+                ["Are the toys green?", "Yes"],
+                ["Are there any toys in the image?", "Yes"],
+            ],
+            "skills": ["count", "attribute", "object"],
+        },
+        {
+            "prompt": "a pig under seven kites",
+            "atom_count": 4,
+            "vqa_list": [
+                ["How many pigs are in the image?", "one"],
+                ["Is there a pig in the image?", "Yes"],
+                ["Is the pig under the kites?", "Yes"],
+                ["How many kites are in the image?", "seven"],
+                ["Are there any kites in the image?", "Yes"],
+            ],
+            "skills": ["count", "object", "position", "count", "object"],
+        },
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "geneval2_data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder

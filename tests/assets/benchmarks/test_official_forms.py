@@ -20,6 +20,7 @@ from tests.assets.benchmarks.official_files import (
     comm_document,
     ueval_row,
     write_comm,
+    write_geneval2,
     write_rise,
     write_ueval,
     write_wise,
@@ -36,6 +37,8 @@ CASES = {
         '{"criteria_met": true}',
         ("art/average", 100),
     ),
+    # Of three objects that are asked for, two are in the picture that is missing.
+    "geneval2": (write_geneval2, "Yes.", ("object", 100 / 3)),
     "wise-legacy": (write_wise, WISE, ("chemistry", 1)),
     # With this scorer an item without a question about consistency is never complete.
     "rise": (write_rise, "Final score: 5", ("spatial/accuracy", 50)),
