@@ -12,6 +12,7 @@ from schemas import FoundryError
 
 from . import automation
 from .conditions import condition_of
+from .sources import observed_sources
 from .stages import CHECKS, versioned_assets
 
 FOUNDRY = FoundryResource(
@@ -61,6 +62,7 @@ def definitions(foundry: FoundryResource) -> dg.Definitions:
         # Runs are parallel, one a shard; a process per step would take longer than most steps.
         executor=dg.in_process_executor,
     )
+    own = dg.Definitions.merge(own, observed_sources(foundry))
     if all(path.name.startswith("__") for path in DEFS.iterdir()):
         return own  # to look for components takes a tenth of the time of loading
     if additions():

@@ -25,6 +25,7 @@ from warehouse.lake import Listings
 from warehouse.verify import find_damage, table_checks
 
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
+from .sources import observe_local
 from .stages import CHECKS, is_up_to_date, select_nodes, up_to_date_partitions, versioned_assets
 from .workers import RelayedProgress, worker_number, worker_processes
 
@@ -197,6 +198,7 @@ class StageRunner:
         self.listings.clear()
         suffix = f" of {partition}" if partition else ""
         self.announce(f"Materializing {', '.join(node.name for node in nodes)}{suffix}")
+        observe_local(self.foundry, self.instance, nodes)
         try:
             result = dg.materialize(
                 [*self._assets, *CHECKS],

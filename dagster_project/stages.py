@@ -19,9 +19,14 @@ from schemas import FoundryError, StorageError
 from warehouse import Home
 from warehouse.sqlite_file import SqliteFile
 
-# Later than this, the UI marks them as stale: no new data, or no training.
+from .sources import sources_of
+
+# What schedules promise, and when the UI warns that it did not come, or marks it as stale.
+_NIGHTLY = dg.FreshnessPolicy.time_window(timedelta(days=7), warn_window=timedelta(days=2))
+_WEEKLY = dg.FreshnessPolicy.time_window(timedelta(days=21), warn_window=timedelta(days=8))
 FRESHNESS = {
-    "exports": dg.FreshnessPolicy.time_window(timedelta(days=7), warn_window=timedelta(days=2)),
+    **dict.fromkeys(("scores", "exports", "generations"), _NIGHTLY),
+    "rounds": _WEEKLY,
     "promotion": dg.FreshnessPolicy.time_window(timedelta(days=60), warn_window=timedelta(days=30)),
 }
 _EVENTS_A_QUERY = 500
@@ -52,13 +57,14 @@ def _with_freshness(spec: dg.AssetSpec) -> dg.AssetSpec:
 
 def versioned_assets(foundry: FoundryResource) -> list[dg.AssetsDefinition]:
     """The assets, each with its node's code version: Dagster then calls an asset unsynced whose
-    settings, models or prompts have changed since it was materialized. What components add is
-    upstream of what reads it."""
-    named, added = cache(foundry.without_keys), additions()
+    settings, models or prompts have changed since it was materialized. What components add, and
+    what the profile names elsewhere, is upstream of what reads it."""
+    named, added, sources = cache(foundry.without_keys), additions(), sources_of(foundry)
 
     def with_version(spec: dg.AssetSpec) -> dg.AssetSpec:
         name = spec.key.to_user_string()
         read = [dg.AssetDep(each.asset_key) for each in added if name in each.kind.readers]
+        read += [dg.AssetDep(each.key) for each in sources if each.reader == name]
         spec = spec.replace_attributes(deps=[*spec.deps, *read])
         # Settings or a pack that cannot be read are the business of the run that needs them.
         with suppress(FoundryError):

@@ -1,4 +1,4 @@
-"""The freshness policies of `exports` and `promotion`, evaluated by Dagster's own daemon."""
+"""The freshness policies of what schedules promise, evaluated by Dagster's own daemon."""
 
 import sys
 from datetime import datetime, timedelta
@@ -44,13 +44,21 @@ def states(instance, workspace):
 
 def test_states_follow_from_the_last_materialization(instance, states):
     unknown, fresh, old, stale = (FreshnessState[n] for n in ("UNKNOWN", "PASS", "WARN", "FAIL"))
+    nightly = ["scores", "exports", "generations"]
+
+    def expected(*states):
+        return dict.fromkeys(nightly, states[0]) | dict(
+            zip(("rounds", "promotion"), states[1:], strict=True)
+        )
+
     assert instance.freshness_enabled, "the daemon of `interleave ui` evaluates them"
-    assert states() == {"exports": unknown, "promotion": unknown}
+    assert states() == expected(unknown, unknown, unknown)
     for key in KEYS:
         instance.report_runless_asset_event(dg.AssetMaterialization(key))
-    assert states() == {"exports": fresh, "promotion": fresh}
-    assert states(days=3) == {"exports": old, "promotion": fresh}
-    assert states(days=31) == {"exports": stale, "promotion": old}
-    assert states(days=61) == {"exports": stale, "promotion": stale}
-    instance.report_runless_asset_event(dg.AssetMaterialization("exports"))
-    assert states(days=1) == {"exports": fresh, "promotion": fresh}
+    assert states() == expected(fresh, fresh, fresh)
+    assert states(days=3) == expected(old, fresh, fresh)
+    assert states(days=9) == expected(stale, old, fresh)
+    assert states(days=31) == expected(stale, stale, old)
+    assert states(days=61) == expected(stale, stale, stale)
+    instance.report_runless_asset_event(dg.AssetMaterialization("scores", partition="s-0000"))
+    assert states(days=1) == expected(fresh, fresh, fresh)

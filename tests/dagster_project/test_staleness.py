@@ -167,7 +167,8 @@ def unsynced(url: str) -> set[str]:
     """The assets that Dagster's UI marks so, once it has read the profile again."""
     query_graphql(url, _RELOAD)
     answer = query_graphql(url, f"{{ {_STALE} {_SHARDED} }}")
-    statuses = {node["assetKey"]["path"][0]: [node["staleStatus"]] for node in answer["assetNodes"]}
+    nodes = answer["assetNodes"]
+    statuses = {"/".join(node["assetKey"]["path"]): [node["staleStatus"]] for node in nodes}
     statuses |= {name: answer[name]["staleStatusByPartition"] for name in SHARD_NODES}
     return {name for name, found in statuses.items() if "STALE" in found}
 
