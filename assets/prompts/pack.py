@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import sha256
@@ -286,9 +286,15 @@ class Pack:
         self, slot: TemplateSlot, banks: list[str], without: Sequence[str] = ()
     ) -> list[Term]:
         """Terms that may fill a slot, but those named. `banks`: see `TemplateSlot.banks`."""
-        contents = (self.banks.get(bank, {}) for bank in slot.banks(banks))
-        terms = (term for content in contents for term in content.get(slot.kind, []))
-        return [term for term in terms if term.term not in without]
+        return list(self._terms(slot, banks, without))
+
+    def _terms(
+        self, slot: TemplateSlot, banks: list[str], without: Sequence[str]
+    ) -> Iterator[Term]:
+        for bank in slot.banks(banks):
+            for term in self.banks.get(bank, {}).get(slot.kind, []):
+                if term.term not in without:
+                    yield term
 
     def _serves(self, template: Template, sub: str) -> bool:
         names = {sub, self.category_of[sub]}
@@ -298,7 +304,7 @@ class Pack:
     def fits(self, template: Template, sub: str) -> bool:
         """Whether the sub-category's banks have terms for every slot of the template."""
         banks = self.subcategories[sub].banks
-        return all(self.terms(slot, banks, template.without) for slot in template.slots)
+        return all(any(self._terms(slot, banks, template.without)) for slot in template.slots)
 
 
 def pack_tables(pack: Pack) -> dict[Table, list[Row]]:
