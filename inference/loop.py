@@ -151,7 +151,7 @@ class Loop:
             if any(each.verdict.accepted for each in verdicts):
                 return
             refined = (each.verdict.refined_prompt.strip() for each in verdicts)
-            prompt = next(filter(None, refined), prompt)
+            prompt = next(filter(None, refined), draws[0].prompt)
             if attempt + 1 < self.settings.t_max:
                 self._ahead.discard()
 
@@ -169,11 +169,13 @@ class Loop:
     async def _draw(
         self, step: PlanStep, iteration: int, prompt: str, images: Sequence[EncodedImage]
     ) -> ImageGenerated:
-        site = self._site(step, iteration)
-        seed = attempt_seed(self.settings.seed, self.prompt_id, step.step_number, iteration)
+        site, seed = self._site(step, iteration), self._seed(step, iteration)
         image, call = await self.calls.generate(site, prompt, self._conditioning(images), seed)
         source = images[-1] if images else None
         return ImageGenerated(step, iteration, prompt, seed, source, image, call)
+
+    def _seed(self, step: PlanStep, iteration: int) -> int:
+        return attempt_seed(self.settings.seed, self.prompt_id, step.step_number, iteration)
 
     def _draw_next_step(self, step: PlanStep, images: Sequence[EncodedImage]) -> None:
         """Begin the next step's first draw as if the newest image had been accepted."""

@@ -172,6 +172,37 @@ class QuarantineRow(Row):
     reason: str = Field(description="Why, in one line")
 
 
+class BranchRow(Row):
+    """A recorded trajectory played on from one of its attempts, with something changed there. Its
+    attempts, those before included, are the table `branch_attempts`."""
+
+    branch_id: str = Field(description="Id of the branch, the `trajectory_id` of its attempts")
+    parent_id: str = Field(description="The trajectory, or the branch, that it leaves")
+    trajectory_id: str = Field(description="The recorded trajectory at the root of the tree")
+    prompt_id: str = Field(description="Prompt of the trajectory")
+    shard: str = Field(description=_SHARD)
+    step_number: int = Field(description="Step of the attempt from which on it differs")
+    iteration: int = Field(description="Iteration of that attempt")
+    prompt: str | None = Field(description="Draws that attempt instead; null: the parent's prompt")
+    seed: int | None = Field(description="Seed from that attempt on; null: the parent's")
+    critic: str | None = Field(description="Critic from that attempt on; null: the parent's")
+    accept: bool = Field(description="The attempt is accepted, whatever the critic says")
+    status: TrajectoryStatus = Field(description="How it ended, as of a trajectory")
+    steps: int = Field(description="Plan steps that were carried out, text-only ones included")
+    attempts: int = Field(description="Attempts over all steps, those before the change included")
+    calls: int = Field(description="Model calls that were made for it: no journal had them")
+    error: str | None = Field(description="Why it was quarantined, in one line")
+
+    @property
+    def summary(self) -> str:
+        """Where it leaves its parent, what is changed there, and how it ended."""
+        named = {"prompt": self.prompt, "seed": self.seed, "critic": self.critic}
+        changes = [f"{name} {value}" for name, value in named.items() if value is not None]
+        changes += ["accepted"] if self.accept else []
+        at = f"{self.branch_id[:12]} at {self.step_number} {self.iteration}"
+        return f"{at}: {', '.join(changes) or 'nothing changed'}; {self.status}"
+
+
 PLANS = Table(
     "plans", PlanRow, key=("plan_id", "step_number"), sharded=True, references=(TO_PROMPT,)
 )
@@ -192,6 +223,8 @@ MEMBER_SCORES = Table(
     sharded=True,
     references=(TO_ATTEMPT,),
 )
+BRANCHES = Table("branches", BranchRow, key=("branch_id",), sharded=True)
+BRANCH_ATTEMPTS = Table("branch_attempts", AttemptRow, key=ATTEMPT_KEY, sharded=True)
 MODEL_CALLS = Table("model_calls", ModelCallRow, key=("call_id",), version=2, sharded=True)
 QUARANTINE = Table("quarantine", QuarantineRow, key=("prompt_id", "stage"), sharded=True)
 

@@ -32,6 +32,7 @@ for command in (
     benchmarks.report,
     benchmarks.agreement,
     reviews.replay,
+    reviews.branch,
     reviews.reviews,
     sql.sql,
     sql.costs,

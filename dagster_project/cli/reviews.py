@@ -1,4 +1,5 @@
-"""`interleave replay` and `reviews`: what other judges, or people, say of recorded attempts."""
+"""`interleave replay`, `branch` and `reviews`: recorded attempts judged by others, played on with
+something changed, and reviewed by people."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,12 +9,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from .options import HomeOption, ProfileOption, enable_interrupts
 
 if TYPE_CHECKING:
     from assets.core.statistics import Interval
     from assets.evaluation.replay import ReplayReport
+    from schemas.trajectories import BranchRow
 
 _MEASURES = {
     "draws per step": "draws",
@@ -96,6 +99,64 @@ def _print_report(console: Console, report: "ReplayReport") -> None:
 
 def _cell(interval: "Interval | None") -> str:
     return interval.in_words() if interval else "missing"
+
+
+def branch(
+    trajectory: Annotated[
+        str, typer.Argument(help="Id of a trajectory or a branch, or the beginning of one.")
+    ],
+    step: Annotated[int, typer.Argument(help="Step of the attempt from which on it differs.")],
+    iteration: Annotated[int, typer.Argument(help="Iteration of that attempt, from 0.")],
+    critic: Annotated[
+        str | None,
+        typer.Option(
+            help="Critic from that attempt on: `promoted`, name@version, a folder, or an id at "
+            "Hugging Face."
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Draws that attempt, in place of the recorded prompt.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed from that attempt on.")] = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="As if the critic had accepted that attempt.")
+    ] = False,
+    profile: ProfileOption = "sketch",
+    home: HomeOption = ".interleave",
+    out: Annotated[Path, typer.Option(help="The branch as an HTML file.")] = Path("branch.html"),
+) -> None:
+    """Play a recorded trajectory on from one of its attempts, with something changed there.
+
+    What was drawn and judged before comes from the journals (docs/replay.md).
+
+    Example: `interleave branch 3f2a 2 0 --accept`
+    """
+    from assets.core.foundry import FoundryResource
+    from assets.trajectories.branches import Change, branches_of, play_branch
+    from inference.generation.files import generation_html
+    from warehouse.storage import storage_errors
+
+    enable_interrupts()
+    foundry = FoundryResource(profile=profile, root=home)
+    change = Change(step, iteration, prompt, seed, critic, accept)
+    branch = play_branch(foundry, trajectory, change)
+    with storage_errors("written", out):
+        out.write_text(generation_html(branch.view), "utf-8")
+    console = Console(highlight=False)
+    console.print(_branch_tree(branch.row, branches_of(foundry, branch.row.trajectory_id)))
+    console.print(f"{branch.row.calls} model calls; the branch: {out}", soft_wrap=True)
+
+
+def _branch_tree(made: "BranchRow", rows: "Sequence[BranchRow]") -> Tree:
+    """All branches of a trajectory, each below what it leaves; the one that was made is bold."""
+    nodes = {made.trajectory_id: Tree(Text(f"trajectory {made.trajectory_id}"))}
+    waiting = list(rows)
+    while waiting:
+        row = next(row for row in waiting if row.parent_id in nodes)
+        waiting.remove(row)
+        style = "bold" if row.branch_id == made.branch_id else ""
+        nodes[row.branch_id] = nodes[row.parent_id].add(Text(row.summary, style))
+    return nodes[made.trajectory_id]
 
 
 def reviews(profile: ProfileOption = "sketch", home: HomeOption = ".interleave") -> None:
