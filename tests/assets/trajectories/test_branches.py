@@ -120,7 +120,7 @@ def test_a_branch_of_a_branch_keeps_its_changes(foundry):
 
 def test_mistakes_are_one_line(foundry):
     attempt = a_rejected(foundry)
-    with pytest.raises(FoundryError, match="no trajectories of shards .* begin with 'zz'"):
+    with pytest.raises(FoundryError, match=r"no trajectories of shards .* begin with 'zz'"):
         play_branch(foundry, "zz", Change(1, 0))
     with pytest.raises(FoundryError, match=r"has no attempt 1 9: its attempts .* are 1 0, 1 1"):
         play_branch(foundry, attempt["trajectory_id"], Change(1, 9))
