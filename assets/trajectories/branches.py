@@ -16,6 +16,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from inference.backends.checkpoint.manifest import PROMOTED, promoted
 from inference.calls.ask import ModelCalls
 from inference.calls.hashing import attempt_seed, stable_hash
 from inference.calls.retry import CallFailedError, summarize_error
@@ -114,20 +115,20 @@ class BranchLoop(Loop):
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """A trajectory of the bank, and the changes that lead to the branch that is continued.
+class RecordedTrajectory:
+    """A trajectory of the bank, and the changes that lead to the branch that is left.
 
     Args:
-        story_id: of the trajectory, or of that branch.
+        parent_id: of the trajectory, or of that branch: what the next branch leaves.
     """
 
     foundry: FoundryResource
-    story_id: str
+    parent_id: str
     trajectory: TrajectoryRow
     changes: tuple[Change, ...] = ()
 
     @classmethod
-    def find(cls, foundry: FoundryResource, story_id: str) -> "Recorded":
+    def find(cls, foundry: FoundryResource, parent_id: str) -> "RecordedTrajectory":
         """By the id of a trajectory or a branch, or the beginning of one.
 
         Raises:
@@ -136,18 +137,20 @@ class Recorded:
         found = [
             row
             for table in (TRAJECTORIES, BRANCHES)
-            for row in _rows(foundry, table, None, pc.starts_with(pc.field(table.key[0]), story_id))
+            for row in _rows(
+                foundry, table, None, pc.starts_with(pc.field(table.key[0]), parent_id)
+            )
         ]
         if len(found) != 1:
             raise FoundryError(
                 f"{len(found) or 'no'} trajectories of shards in {foundry.home.root} begin with "
-                f'{story_id!r}: `interleave sql "from trajectories"` lists them'
+                f'{parent_id!r}: `interleave sql "from trajectories"` lists them'
             )
         if isinstance(row := found[0], TrajectoryRow):
             return cls(foundry, row.trajectory_id, row)
-        parent = cls.find(foundry, row.parent_id)
+        left = cls.find(foundry, row.parent_id)
         change = Change(**row.model_dump(include=set(Change.__dataclass_fields__)))
-        return replace(parent, story_id=row.branch_id, changes=(*parent.changes, change))
+        return replace(left, parent_id=row.branch_id, changes=(*left.changes, change))
 
     @property
     def shard(self) -> str:
@@ -155,7 +158,7 @@ class Recorded:
 
     def attempts(self) -> list[AttemptRow]:
         table = BRANCH_ATTEMPTS if self.changes else ATTEMPTS
-        return _rows(self.foundry, table, self.shard, pc.field("trajectory_id") == self.story_id)
+        return _rows(self.foundry, table, self.shard, pc.field("trajectory_id") == self.parent_id)
 
     def prompt(self) -> PromptRow:
         condition = pc.field("prompt_id") == self.trajectory.prompt_id
@@ -189,21 +192,24 @@ class Branch:
     view: TrajectoryView
 
 
-def play_branch(foundry: FoundryResource, story_id: str, change: Change) -> Branch:
+def play_branch(foundry: FoundryResource, parent_id: str, change: Change) -> Branch:
     """Play a trajectory, or a branch, on from one of its attempts.
 
     Raises:
-        FoundryError: see `Recorded`; the attempt is not there; a model is unavailable, or gave no
+        FoundryError: see `RecordedTrajectory`; the attempt is not there; a model is unavailable, or gave no
             answer.
     """
-    recorded = Recorded.find(foundry, story_id)
+    recorded = RecordedTrajectory.find(foundry, parent_id)
     known = sorted((row.step_number, row.iteration) for row in recorded.attempts())
     if change.attempt not in known:
         listed = ", ".join(f"{step} {iteration}" for step, iteration in known) or "none"
         raise FoundryError(
-            f"{recorded.story_id} has no attempt {change.step_number} {change.iteration}: its "
+            f"{recorded.parent_id} has no attempt {change.step_number} {change.iteration}: its "
             f"attempts (step and iteration) are {listed}"
         )
+    if change.critic == PROMOTED:  # by the name that stays
+        critic = promoted(foundry.home).get("critic", PROMOTED)
+        change = replace(change, critic=critic)
     return asyncio.run(_play(recorded, change))
 
 
@@ -212,7 +218,7 @@ def branches_of(foundry: FoundryResource, trajectory_id: str) -> list[BranchRow]
     return _rows(foundry, BRANCHES, None, pc.field("trajectory_id") == trajectory_id)
 
 
-async def _play(recorded: Recorded, change: Change) -> Branch:
+async def _play(recorded: RecordedTrajectory, change: Change) -> Branch:
     home, settings = recorded.foundry.home, recorded.foundry.settings
     prompt, changes = recorded.prompt(), (*recorded.changes, change)
     root = recorded.recorder(prompt)
@@ -255,10 +261,12 @@ async def _run(loop: Loop, recorder: TrajectoryRecorder, view: TrajectoryView) -
     return None
 
 
-def _row(recorded: Recorded, change: Change, ended: TrajectoryRow, calls: int) -> BranchRow:
+def _row(
+    recorded: RecordedTrajectory, change: Change, ended: TrajectoryRow, calls: int
+) -> BranchRow:
     return BranchRow(
         branch_id=ended.trajectory_id,
-        parent_id=recorded.story_id,
+        parent_id=recorded.parent_id,
         trajectory_id=recorded.trajectory.trajectory_id,
         **ended.model_dump(include=BranchRow.model_fields.keys() - {"trajectory_id"}),
         **asdict(change),
