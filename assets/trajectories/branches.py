@@ -196,8 +196,8 @@ def play_branch(foundry: FoundryResource, parent_id: str, change: Change) -> Bra
     """Play a trajectory, or a branch, on from one of its attempts.
 
     Raises:
-        FoundryError: see `RecordedTrajectory`; the attempt is not there; a model is unavailable, or gave no
-            answer.
+        FoundryError: see `RecordedTrajectory`; the attempt is not there; a model is unavailable,
+            or gave no answer.
     """
     recorded = RecordedTrajectory.find(foundry, parent_id)
     known = sorted((row.step_number, row.iteration) for row in recorded.attempts())

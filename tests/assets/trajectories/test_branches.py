@@ -129,7 +129,7 @@ def test_mistakes_are_one_line(foundry):
         play_branch(other, attempt["trajectory_id"], Change(1, 0))
 
 
-def test_the_command_prints_the_tree_and_writes_the_story(foundry, tmp_path):
+def test_the_command_prints_the_tree_and_writes_a_file(foundry, tmp_path):
     attempt, out = a_rejected(foundry), tmp_path / "branch.html"
     end = ["--home", foundry.root, "--out", str(out)]
     for change in (["1", "0", "--accept"], ["1", "1", "--seed", "4"]):
