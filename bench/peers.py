@@ -161,7 +161,7 @@ def _engine(foundry: FoundryResource) -> None:
     (shard,) = foundry.home.lake.partitions(PROMPTS)
     given, settings = (foundry.roles, foundry.home), foundry.settings
     prompts, rules = foundry.prompts_of(shard), (settings.loop, settings.limits)
-    planned = asyncio.run(plan_shard(prompts, *given, *rules))
+    planned = asyncio.run(plan_shard(prompts, *given, *rules, begin_loops=True))
     run = asyncio.run(run_shard(prompts, planned.plans, *given, shard, *rules))
     assert not (planned.quarantine or run.quarantine)
 

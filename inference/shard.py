@@ -7,8 +7,8 @@ It raises FoundryError when too many prompts were quarantined, or the lake canno
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeVar
@@ -29,10 +29,10 @@ from warehouse import EncodedImage, Home
 
 from .calls.ask import CallSite, ModelCalls
 from .calls.progress import Progress
-from .calls.retry import summarize_error
+from .calls.retry import RetryingCaller, summarize_error
 from .calls.scoring import score_calls
 from .calls.worker_pool import WorkerPool
-from .events import TrajectoryRecorder, plan_from_rows, plan_rows
+from .events import ImageGenerated, TrajectoryRecorder, plan_from_rows, plan_rows
 from .generators import roles_of_prompt
 from .loop import Loop, check_plan
 from .roles import PlanRequest, Roles, Score, UnusableAnswerError, qualified_name, uses_batch_api
@@ -69,18 +69,28 @@ async def plan_shard(
     settings: LoopSettings,
     limits: Limits,
     progress: Progress | None = None,
+    begin_loops: bool = False,
 ) -> ShardResult:
+    """Plan every prompt. `begin_loops`: see `_loops_ahead`."""
     if not prompts:
         return ShardResult()
     shard = prompts[0].shard
     with ModelCalls(home, "plans", shard, roles, limits) as calls:
         workers = len(prompts) if uses_batch_api(roles.planner) else limits.in_flight
         pool = WorkerPool(shard, workers, limits.failure_share, progress)
-        plans, quarantine = await pool.map(
-            lambda prompt: _or_quarantine("plans", prompt, _plan(calls, settings, prompt)),
-            prompts,
-            usage=lambda prompt: calls.usage(prompt.prompt_id),
-        )
+        ahead = _loops_ahead(home, shard, roles, settings, limits, calls.caller)
+        async with ahead if begin_loops else nullcontext(lambda prompt, rows: None) as begin:
+            planning = pool.map(
+                lambda prompt: _or_quarantine(
+                    "plans", prompt, _plan(calls, settings, prompt, begin)
+                ),
+                prompts,
+                usage=lambda prompt: calls.usage(prompt.prompt_id),
+            )
+            [planned] = await asyncio.gather(planning, return_exceptions=True)
+        if isinstance(planned, BaseException):
+            raise planned
+        plans, quarantine = planned
         rows = list(chain.from_iterable(plans))
         return ShardResult(plans=rows, calls=calls.ledger(), quarantine=quarantine)
 
@@ -166,14 +176,54 @@ async def _or_quarantine(
         return QuarantineRow(**ids, stage=stage, reason=summarize_error(error))
 
 
-async def _plan(calls: ModelCalls, settings: LoopSettings, prompt: PromptRow) -> list[PlanRow]:
+# Gets a prompt and the rows of its plan.
+_Begin = Callable[[PromptRow, list[PlanRow]], object]
+
+
+@asynccontextmanager
+async def _loops_ahead(
+    home: Home,
+    shard: str,
+    roles: Roles,
+    settings: LoopSettings,
+    limits: Limits,
+    caller: RetryingCaller,
+) -> AsyncIterator[_Begin]:
+    """Begins the loop over each plan that it is given, so that the generator works while others are
+    planned. At the end calls under way are finished: `run_shard` finds them, and goes on."""
+    is_over, slots = asyncio.Event(), asyncio.Semaphore(limits.in_flight)
+    with ModelCalls(home, "trajectories", shard, roles, caller) as calls:
+
+        async def run(prompt: PromptRow, rows: list[PlanRow]) -> None:
+            own = roles_of_prompt(roles, prompt.prompt_id)
+            async with slots:
+                with suppress(Exception):  # `run_shard` meets it again
+                    recorder = TrajectoryRecorder(prompt, rows, own, settings)
+                    await _run(calls, prompt, recorder, is_over)
+
+        async with asyncio.TaskGroup() as group:
+            yield lambda prompt, rows: group.create_task(run(prompt, rows))
+            is_over.set()
+
+
+async def _plan(
+    calls: ModelCalls, settings: LoopSettings, prompt: PromptRow, begin: _Begin
+) -> list[PlanRow]:
     request = PlanRequest(prompt.text, await _input_images(calls, prompt))
     plan = (await calls.plan(CallSite(prompt.prompt_id), request)).answer
     check_plan(plan, settings.max_steps)
-    return plan_rows(prompt, plan, qualified_name(calls.roles.planner))
+    rows = plan_rows(prompt, plan, qualified_name(calls.roles.planner))
+    begin(prompt, rows)
+    return rows
 
 
-async def _run(calls: ModelCalls, prompt: PromptRow, recorder: TrajectoryRecorder) -> None:
+async def _run(
+    calls: ModelCalls,
+    prompt: PromptRow,
+    recorder: TrajectoryRecorder,
+    is_over: asyncio.Event | None = None,
+) -> None:
+    """The loop over a prompt's plan, until `is_over` is set."""
     if not recorder.plan:
         raise UnusableAnswerError("it has no plan")
     images, plan = await _input_images(calls, prompt), plan_from_rows(recorder.plan)
@@ -182,6 +232,8 @@ async def _run(calls: ModelCalls, prompt: PromptRow, recorder: TrajectoryRecorde
     async with aclosing(loop.events()) as events:
         async for event in events:
             recorder.note(event)
+            if is_over and is_over.is_set() and not isinstance(event, ImageGenerated):
+                return  # its verdict, too, is due before anything is drawn
 
 
 async def _input_images(calls: ModelCalls, prompt: PromptRow) -> tuple[EncodedImage, ...]:

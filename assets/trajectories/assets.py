@@ -124,7 +124,10 @@ SCORE_SET = Node(
 def plans(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     shard, loop, progress = context.partition_key, foundry.settings.loop, progress_of(context)
     roles, limits = roles_of_shard(foundry, shard), limits_of_shard(foundry, shard)
-    work = engine.plan_shard(foundry.prompts_of(shard), roles, foundry.home, loop, limits, progress)
+    follows = context.job_def.has_node_named(TRAJECTORY_SET.name)
+    ahead = follows and foundry.settings.is_hosted and roles is foundry.roles
+    prompts, home = foundry.prompts_of(shard), foundry.home
+    work = engine.plan_shard(prompts, roles, home, loop, limits, progress, begin_loops=ahead)
     planned = asyncio.run(work)
     tables = {PLANS: planned.plans, MODEL_CALLS: planned.calls, QUARANTINE: planned.quarantine}
     return PLAN_SET.record(context, foundry, tables, model_call_costs(planned.calls))

@@ -218,6 +218,17 @@ class BackendsBase(ConfigModel):
             for name in self.servers_named(backend, model)
         }
 
+    @property
+    def is_hosted(self) -> bool:
+        """Whether planner, generator and critic are at endpoints that are no `servers`, so that
+        none of them waits for a GPU which another one holds."""
+        return all(
+            backend in self.apis and not self.servers_of(role, [backend])
+            for backend, roles in self.bound.items()
+            for role in roles
+            if role != "scorer"
+        )
+
     def _models(self) -> Iterator[tuple[str, str, Role, RemoteModel]]:
         """Backend, key, role and model behind endpoints, also where `roles` names another one."""
         for backend, section in self.apis.items():

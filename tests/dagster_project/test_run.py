@@ -205,6 +205,35 @@ def test_a_shard_that_fails_for_good_holds_back_no_other(few, instance, jobs):
     assert few.home.lake.partitions(PLANS) == ["sketchbook-0000", "sketchbook-0001"]
 
 
+def test_the_generator_works_while_prompts_are_planned(tmp_path, monkeypatch):
+    """Where the trajectories follow in the same run."""
+    monkeypatch.setenv("TEST_KEY", KEY)
+    with provider(FaultSchedule(latency=0.02)) as server:
+        endpoints = {"endpoints": [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]}
+        agents = {role: {"model": "m-1"} for role in ("planner", "critic")}
+        foundry = tiny_foundry(
+            tmp_path,
+            roles={**dict.fromkeys(agents, "openai"), "generator": "images", "scorer": "sketch"},
+            openai=endpoints | agents,
+            images=endpoints | {"generator": {"model": "m-2", "dialect": "vllm-omni"}},
+            limits={"agents": 1},
+            bank={"shard_size": 6},
+        )
+        with opened(foundry) as instance:
+            run_lineage(foundry, instance, 1, SHARD_STAGES[:6])
+            assert not any(map(is_drawing, server.bodies))
+            server.bodies.clear()
+            foundry.home.journal("plans", "sketchbook-0000").remove()
+            run_lineage(foundry, instance, 1, SHARD_STAGES[5:7], force=True)
+    planned = [n for n, body in enumerate(server.bodies) if "Request:" in str(body)]
+    drawn = [n for n, body in enumerate(server.bodies) if is_drawing(body)]
+    assert drawn[0] < planned[-1]
+
+
+def is_drawing(body):
+    return "prompt" in body
+
+
 @pytest.mark.long
 def test_processes_share_the_calls_that_a_server_admits(tmp_path, monkeypatch):
     """Two processes, each of which has one of the two calls under way that it admits."""

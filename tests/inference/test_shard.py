@@ -26,6 +26,7 @@ from warehouse import Home
 
 LIMITS = Limits(failure_share=0.2, backoff_seconds=0)
 NAMES = [f"p{n}" for n in range(10)]
+_SECONDS = ("generator_seconds", "critic_seconds")
 
 
 class RecordedProgress:
@@ -227,6 +228,40 @@ async def test_planning_records_every_step_and_every_call(home):
     assert [(c.role, c.prompt_id) for c in result.calls] == [("planner", name) for name in NAMES]
     assert await plan_shard(prompts, backends, home, LoopSettings(), LIMITS) == result
     assert len(backends.planner.calls) == 10
+
+
+async def test_loops_begin_while_others_are_planned(home, tmp_path):
+    prompts = [prompt_row(name) for name in NAMES]
+    drawn, alone = asyncio.Event(), roles()
+
+    class WaitsForAnImage(ScriptedPlanner):
+        async def plan(self, request):
+            if request.text.endswith("p9"):
+                await drawn.wait()
+            return await super().plan(request)
+
+    class TellsWhenItDraws(ScriptedGenerator):
+        async def generate(self, prompt, images, seed):
+            drawn.set()
+            return await super().generate(prompt, images, seed)
+
+    async def plan_and_run(home, backends, **more):
+        settings = (LoopSettings(), LIMITS)
+        planned = await plan_shard(prompts, backends, home, *settings, **more)
+        rows = planned.plans
+        return planned, await run_shard(prompts, rows, backends, home, SHARD, *settings)
+
+    both = roles(planner=WaitsForAnImage(), generator=TellsWhenItDraws())
+    planned, run = await plan_and_run(home, both, begin_loops=True)
+    expected, expected_run = await plan_and_run(Home(tmp_path / "alone"), alone)
+    assert planned.plans == expected.plans
+    assert untimed(run.attempts) == untimed(expected_run.attempts)
+    assert run.trajectories == expected_run.trajectories
+    assert len(both.generator.calls) == len(both.critic.calls) == len(NAMES)
+
+
+def untimed(attempts):
+    return [row.model_copy(update=dict.fromkeys(_SECONDS, 0.0)) for row in attempts]
 
 
 async def test_progress_has_a_forecast_of_the_calls_made_now(home, monkeypatch):

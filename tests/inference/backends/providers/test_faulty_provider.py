@@ -34,7 +34,7 @@ def build_roles(server, backend, home, **profile):
 
 async def run_all(prompts, roles, home, limits=LIMITS):
     loop, shard = LoopSettings(t_max=3), prompts[0].shard
-    planned = await plan_shard(prompts, roles, home, loop, limits)
+    planned = await plan_shard(prompts, roles, home, loop, limits, begin_loops=True)
     run = await run_shard(prompts, planned.plans, roles, home, shard, loop, limits)
     scored = await score_shard(
         run.attempts, run.trajectories, planned.plans, roles, home, shard, limits
