@@ -144,7 +144,7 @@ class RecordedTrajectory:
         if len(found) != 1:
             raise FoundryError(
                 f"{len(found) or 'no'} trajectories of shards in {foundry.home.root} begin with "
-                f'{parent_id!r}: `interleave sql "from trajectories"` lists them'
+                f"{parent_id!r}: `interleave sql` lists them (docs/replay.md)"
             )
         if isinstance(row := found[0], TrajectoryRow):
             return cls(foundry, row.trajectory_id, row)
