@@ -95,6 +95,13 @@ def mean(items: Iterable[ItemMetrics], metric: str, group: str | None = None) ->
     return sum(values) / len(values) if values else None
 
 
+def pooled(items: Iterable[ItemMetrics], metric: str, parts: Mapping[str, int]) -> float | None:
+    """The mean of a metric over parts of items, such as questions. `parts`: how many, by id."""
+    known = [(v, parts[i.item_id]) for i in items if (v := i.metrics.get(metric)) is not None]
+    total = sum(count for _, count in known)
+    return sum(value * count for value, count in known) / total if total else None
+
+
 def unique(source: Path, benchmark: str, items: Iterable[Item]) -> list[Item]:
     """The items; FoundryError: there are none, or one is there twice."""
     found: dict[str, Item] = {}

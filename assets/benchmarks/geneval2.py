@@ -8,8 +8,9 @@ ours.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
@@ -28,6 +29,7 @@ from .benchmark import (
     SingleImageBenchmark,
     Values,
     mean,
+    pooled,
     read_prompts,
     unique,
 )
@@ -35,7 +37,6 @@ from .benchmark import (
 TIFA, COMPLETE = "tifa", "complete"
 SKILLS = ("object", "attribute", "count", "position", "verb")
 _PATHS = "images.json"  # prompt -> file of its picture
-_COUNTED = "How many"
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _DIGITS = {str(number): word for number, word in enumerate(_NUMBERS, 1)}
 _PROMPTS = read_prompts("geneval2")
@@ -75,13 +76,18 @@ class GenEval2(SingleImageBenchmark):
             for number, row in enumerate(rows, 1)
         )
         self.items = unique(path, self.name, items)
+        self._questions = {
+            skill: {item.item_id: item.official.skills.count(skill) for item in self.items}
+            for skill in SKILLS
+        }
 
     def image_calls(self, item: Item, image: EncodedImage) -> list[JudgeCall]:
         calls = []
         for number, (question, _) in enumerate(item.official.vqa_list, 1):
-            kind = "count" if question.startswith(_COUNTED) else "yes_or_no"
-            text = f"{_PROMPTS[kind]}\n\n{question}"
-            calls.append(JudgeCall(f"atom-{number}", text, _READERS[kind], (image,)))
+            is_count = question.startswith("How many")
+            text = f"{_PROMPTS['count' if is_count else 'yes_or_no']}\n\n{question}"
+            read = _read_count if is_count else _read_yes_or_no
+            calls.append(JudgeCall(f"atom-{number}", text, read, (image,)))
         return calls
 
     def metrics(self, item: Item, values: Values) -> Metrics:
@@ -97,28 +103,19 @@ class GenEval2(SingleImageBenchmark):
             return dict.fromkeys((TIFA, COMPLETE, *tested))
         answers = (answer.lower() for _, answer in official.vqa_list)
         right = [value == answer for value, answer in zip(given, answers, strict=True)]
-        own = {
-            name: [r for r, s in zip(right, skills, strict=True) if s == name] for name in tested
-        }
-        by_skill = {name: _share(each) for name, each in own.items()}
-        return {TIFA: _share(right), COMPLETE: float(all(right)), **by_skill}
+        shares = {TIFA: fmean(right), COMPLETE: float(all(right))}
+        for name in tested:
+            own = zip(skills, right, strict=True)
+            shares[name] = fmean(is_right for skill, is_right in own if skill == name)
+        return shares
 
     def aggregate(self, items: Sequence[ItemMetrics]) -> dict[str, float | None]:
         """In %: means over prompts, of skills over all their questions, and `complete` by atoms."""
         numbers = {name: mean(items, name) for name in (TIFA, COMPLETE)}
-        numbers |= {skill: self._of_skill(items, skill) for skill in SKILLS}
+        numbers |= {skill: pooled(items, skill, self._questions[skill]) for skill in SKILLS}
         groups = dict.fromkeys(item.group for item in self.items)
         numbers |= {f"{group}/{COMPLETE}": mean(items, COMPLETE, group) for group in groups}
         return {name: None if value is None else 100 * value for name, value in numbers.items()}
-
-    def _of_skill(self, items: Iterable[ItemMetrics], skill: str) -> float | None:
-        shares = [
-            (value, self.by_id[item.item_id].official.skills.count(skill))
-            for item in items
-            if (value := item.metrics.get(skill)) is not None
-        ]
-        questions = sum(count for _, count in shares)
-        return sum(value * count for value, count in shares) / questions if questions else None
 
     def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
         """Pictures, and the official file of their names, to be scored from that folder."""
@@ -152,13 +149,3 @@ def _read_count(text: str) -> JsonValue:
 def _read_yes_or_no(text: str) -> JsonValue:
     word = _word(text)
     return word if word in ("yes", "no") else None
-
-
-_READERS: Mapping[str, Callable[[str], JsonValue]] = {
-    "count": _read_count,
-    "yes_or_no": _read_yes_or_no,
-}
-
-
-def _share(right: Sequence[bool]) -> float:
-    return sum(right) / len(right)

@@ -36,6 +36,7 @@ from .settings import BenchmarkRunSettings, BenchmarksSettings
 from .sketch import SketchBenchmark
 from .sketch_tasks import SHAPES
 from .ueval import UEval
+from .weave import Weave
 from .wise import Wise
 
 _SKETCH = "sketch-"
@@ -51,6 +52,7 @@ _OFFICIAL: dict[str, Callable[[Path], Benchmark]] = {
     "rise-fixed": partial(Rise, scorer="fixed"),
     "opening": Opening,
     "geneval2": GenEval2,
+    "weave": Weave,
 }
 NAMES = (*_OFFICIAL, *(f"{_SKETCH}{shape}" for shape in SHAPES))  # of all benchmarks
 Kind = Literal["answers", "judgements", "results"]  # of partitions

@@ -209,3 +209,36 @@ def write_geneval2(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "geneval2_data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
+
+
+def weave_row(idx: int, domain: str = "fusion", **changes: Any) -> dict[str, Any]:
+    """A conversation of two given pictures (1, 2), a drawn one (4), a question, and another (3)."""
+
+    def turn(asked: str, kind: str, content: str, points: Any = None) -> list[dict[str, Any]]:
+        answer = {"role": "assistant", "type": kind, "content": content, "key_point": points}
+        return [{"role": "user", "type": "text", "content": asked}, answer]
+
+    first = {"GT #2": "The hat is that of <image>", "Text": "The cat wears it"}
+    second = {"Image #4": "As <image>, at night", "GT #3": "As <image>"}
+    return {
+        "idx": idx,
+        "domain": domain,
+        "images": [f"imgs/{idx}_{number}.jpg" for number in range(1, 5)],
+        "chats": [
+            *turn("Put the hat of Image #2 on the cat of Image #1.", "image", "Image #4", first),
+            *turn("What is red in Image #4?", "text", "The hat"),
+            *turn("Make it night in Image #4.", "image", "Image #3", second),
+        ],
+        **changes,
+    }
+
+
+def write_weave(folder: Path) -> Path:
+    """Two conversations of two groups, and one in which nothing is drawn."""
+    rows = [weave_row(0), weave_row(1, "maze"), weave_row(2)]
+    rows[2]["chats"] = rows[2]["chats"][2:4]
+    (folder / "test" / "imgs").mkdir(parents=True)
+    for name in (name for row in rows for name in row["images"]):
+        Image.new("RGB", (40, 20), "green").save(folder / "test" / name)
+    (folder / "test" / "test.json").write_text(json.dumps(rows))
+    return folder

@@ -23,6 +23,7 @@ from tests.assets.benchmarks.official_files import (
     write_geneval2,
     write_rise,
     write_ueval,
+    write_weave,
     write_wise,
 )
 from warehouse import EncodedImage, Home
@@ -37,6 +38,8 @@ CASES = {
         '{"criteria_met": true}',
         ("art/average", 100),
     ),
+    # Of the four turns of two conversations, those of one have a picture each.
+    "weave": (write_weave, "Score: 8", ("overall", 0.4)),
     # Of three objects that are asked for, two are in the picture that is missing.
     "geneval2": (write_geneval2, "Yes.", ("object", 100 / 3)),
     "wise-legacy": (write_wise, WISE, ("chemistry", 1)),
