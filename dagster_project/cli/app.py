@@ -53,6 +53,7 @@ for command in (
     app.command()(command)
 app.add_typer(serving.generators_app, name="generator")
 app.add_typer(serving.agents_app, name="agents")
+app.add_typer(serving.environments_app, name="env")
 app.add_typer(imports.prompts_app, name="prompts")
 app.add_typer(imports.imports_app, name="import")
 

@@ -1,4 +1,5 @@
-"""Commands that serve: `interleave ui`, `serve`, `agents serve`, `generator`, and `servers`."""
+"""Commands that serve: `interleave ui`, `serve`, `agents serve`, `generator`, `env`, and
+`servers`."""
 
 import os
 import signal
@@ -268,3 +269,45 @@ def serve_generator(
         host=host, port=port, replicas=replicas, batch=batch, queue=queue, device=device, ray=ray
     )
     serve_images(model, registry, settings, lambda line: typer.echo(line, err=True))
+
+
+Episode = Literal["step", "story", "plan"]
+
+environments_app = typer.Typer(no_args_is_help=True, help="The loop as an environment.")
+
+
+@environments_app.command("serve")
+def serve_environment(
+    profile: ProfileOption = "sketch",
+    episode: Annotated[
+        Episode,
+        typer.Option(
+            help="step: the critic judges one image; story: every image of a story; plan: the "
+            "planner answers a request."
+        ),
+    ] = "step",
+    dev: Annotated[
+        bool, typer.Option("--dev", help="Held-out requests, to choose settings by.")
+    ] = False,
+    home: HomeOption = ".interleave",
+    host: Annotated[
+        str,
+        typer.Option(help="Address to listen on; beyond loopback INTERLEAVE_ENV_KEYS is needed."),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")
+    ] = 8040,
+    sessions: Annotated[
+        int, typer.Option(min=1, help="Sessions at once; a further one is refused.")
+    ] = 256,
+) -> None:
+    """Serve episodes over OpenEnv's protocol, to other trainers (docs/guides/environment.md)."""
+    from assets.core.profile import load_profile
+    from training.environment.openenv import EnvironmentSettings, serve
+    from warehouse import Home
+
+    from ..environment import open_environment
+
+    settings = EnvironmentSettings(host=host, port=port, sessions=sessions)
+    with open_environment(load_profile(profile), Home(home), episode, dev) as environment:
+        serve(environment, settings, partial(typer.echo, err=True))

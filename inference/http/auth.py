@@ -107,13 +107,14 @@ class AuthMiddleware:
     origins: Collection[str] = ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         try:
             scope.setdefault("state", {})["owner"] = self._owner(scope)
         except APIError as error:
             return await error.response()(scope, receive, send)
-        await self.app(scope, self._bounded(scope, receive), send)
+        bounded = self._bounded(scope, receive) if scope["type"] == "http" else receive
+        await self.app(scope, bounded, send)
 
     def _owner(self, scope: Scope) -> str:
         headers = Headers(scope=scope)
@@ -124,7 +125,8 @@ class AuthMiddleware:
         if self.local_only and not self.keys.required and not is_loopback(host):
             message = "this server answers requests to localhost only"
             raise APIError(HTTPStatus.MISDIRECTED_REQUEST, message)
-        if scope["method"] not in _READING and self._is_foreign(headers):
+        # Browsers let any page open a WebSocket, which has no method.
+        if scope.get("method") not in _READING and self._is_foreign(headers):
             message = (
                 "a page of another origin sent this request: it may if the setting cors_origins "
                 "has its origin"

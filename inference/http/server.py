@@ -59,15 +59,22 @@ class HTTPServer(uvicorn.Server):
             of its request; uvicorn would wait on.
         grace_seconds: for responses under way when the server stops.
         handle_signals: SIGINT and SIGTERM stop the server (in the main thread only).
+        message_bytes: of a WebSocket's message at most; None: the server has none.
     """
 
     def __init__(
-        self, app: ASGIApp, idle_seconds: float, grace_seconds: int, handle_signals: bool = True
+        self,
+        app: ASGIApp,
+        idle_seconds: float,
+        grace_seconds: int,
+        handle_signals: bool = True,
+        message_bytes: int | None = None,
     ) -> None:
         config = uvicorn.Config(
             app,
             http=_HTTPProtocol,
-            ws="none",
+            ws="none" if message_bytes is None else "websockets-sansio",
+            ws_max_size=message_bytes or 0,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -98,6 +105,8 @@ class HTTPServer(uvicorn.Server):
         now = monotonic()
         connections: list[Any] = list(self.server_state.connections)
         for connection in connections:
+            if not isinstance(connection, _HTTPProtocol):
+                continue  # a WebSocket, which has its own pings
             last = connection.cycle  # the last request with its response
             if last is not None and not last.response_complete:
                 self._idle.pop(connection, None)
@@ -152,6 +161,8 @@ class _HTTPProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._progress = True
         super().on_headers_complete()
+        if self.cycle is None:  # it becomes a WebSocket
+            return
         self._closes = not self.cycle.keep_alive
         self.cycle.keep_alive = True  # until the request has ended
 
