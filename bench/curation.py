@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from functools import partialmethod
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +26,7 @@ from unittest.mock import patch
 import duckdb
 import psutil
 
-from assets.core.shard_map import ShardMap
+from assets.core import shard_map
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.planner_sets import build_planner_sft
 from assets.curation.sequences import build_sequences
@@ -125,7 +125,7 @@ def _speedups(folder: Path) -> dict[str, float]:
         passes: list[list[float]] = []
         home.lake.delete(table, "all")
         started = time.process_time()
-        with patch.object(ShardMap, "_in_processes", partialmethod(_counted, passes)):
+        with patch.object(shard_map, "_in_threads", partial(_counted, passes)):
             home.lake.write(table, build(home, settings)[0])
         writing = time.process_time() - started - sum(map(sum, passes))
         for workers in seconds:
@@ -135,12 +135,9 @@ def _speedups(folder: Path) -> dict[str, float]:
 
 
 def _counted(
-    _map: ShardMap,
-    passes: list[list[float]],
-    function: Callable[..., Any],
-    groups: Iterable[tuple[Any, ...]],
+    passes: list[list[float]], function: Callable[..., Any], groups: Iterable[tuple[Any, ...]]
 ) -> Iterator[Any]:
-    """The groups one after the other in this process; notes the CPU of each."""
+    """The groups one after the other in this thread; notes the CPU of each."""
     seconds: list[float] = []
     passes.append(seconds)
     for group in groups:

@@ -4,6 +4,8 @@ A worker may be killed at any moment: its finished calls are in the journals.
 """
 
 import multiprocessing
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -12,7 +14,6 @@ from contextlib import contextmanager
 from multiprocessing.queues import SimpleQueue
 
 from assets.core.progress import ProgressFactory
-from assets.core.shard_map import leave_to_parent
 from inference.calls.progress import Progress
 from schemas import FoundryError
 
@@ -96,4 +97,16 @@ def _initialize_worker(reports: _Reports, numbers: SimpleQueue[int]) -> None:
     """Report progress to the parent, and end with it."""
     global _reports, _number
     _reports, _number = reports, numbers.get()
-    leave_to_parent()
+    _leave_to_parent()
+
+
+def _leave_to_parent() -> None:
+    """Let a worker process ignore SIGINT, which its parent handles, and exit when that dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)

@@ -1,20 +1,16 @@
 """Runs functions over groups of shards in parallel, and yields their results in order.
 
-On one machine the groups go to worker processes. Where `RAY_ADDRESS` names a Ray cluster, as it
-does in a Dagster run that is one of its jobs, and the lake is remote, they are tasks on its nodes.
-In both cases only some results are held at a time, so their number does not matter.
+On one machine the groups go to threads, since nearly all of their work is DuckDB's and Arrow's.
+Where `RAY_ADDRESS` names a Ray cluster, as it does in a Dagster run that is one of its jobs, and
+the lake is remote, they are tasks on its nodes. In both cases only some results are held at a time,
+so their number does not matter.
 """
 
 import logging
-import multiprocessing
 import os
-import signal
-import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -29,84 +25,46 @@ from warehouse.storage import first_line
 
 Result = TypeVar("Result")
 Group = tuple[Any, ...]  # the arguments of a call: a list of shards, and what it needs of others
-_WORKER_BYTES = 600_000_000  # memory of a worker process, see `_MEMORY_LIMIT` of DuckDB's sessions
+_WORKER_BYTES = 600_000_000  # that a group takes, and results that wait
 _MAX_WORKERS = 16
 _AHEAD = 2  # groups in work or finished for each worker
 
 
-class ShardMap:
-    """Maps functions over groups of shards of a lake.
+def map_shards(
+    lake: Lake, function: Callable[..., Result], groups: Iterable[Group], count: int
+) -> Iterator[Result]:
+    """`function(*group)` of every group of shards of a lake, in their order.
 
-    Worker processes are started when they are first needed, used again by later maps, and end with
-    this object, with a map that fails, or with one that is not read to its end.
+    Args:
+        function: of a module, or a `partial` of one; arguments and results can be pickled.
+        groups: are read as workers become free.
+        count: of the groups; a single one is computed in this thread.
+
+    Raises (while it is read):
+        FoundryError: a group failed.
     """
+    guarded = partial(_guarded, function)
+    if count <= 1:
+        return (guarded(*group) for group in groups)
+    if os.environ.get("RAY_ADDRESS") and not lake.storage.is_local:
+        return _on_ray(guarded, groups, count)
+    return _in_threads(guarded, groups)
 
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
-        self._pool: ProcessPoolExecutor | None = None
 
-    def map(
-        self, function: Callable[..., Result], groups: Iterable[Group], count: int
-    ) -> Iterator[Result]:
-        """`function(*group)` of every group, in their order.
-
-        Args:
-            function: of a module, or a `partial` of one; arguments and results can be pickled.
-            groups: are read as workers become free.
-            count: of the groups; a single one is computed in this process.
-
-        Raises (while it is read):
-            FoundryError: a group failed, or a worker was killed.
-        """
-        guarded, storage = partial(_guarded, function), self._lake.storage
-        if count <= 1 or "memory" in storage.fs.protocol:
-            return (guarded(*group) for group in groups)
-        if os.environ.get("RAY_ADDRESS") and not storage.is_local:
-            return _on_ray(guarded, groups, count)
-        return self._in_processes(guarded, groups)
-
-    def _in_processes(
-        self, function: Callable[..., Result], groups: Iterable[Group]
-    ) -> Iterator[Result]:
-        workers = worker_count()
-        pool = self._pool = self._pool or self._start(workers)
-        try:
-            for future in _pipelined(partial(pool.submit, function), groups, _AHEAD * workers):
-                yield future.result()
-        except BaseException as error:  # also of a reader that left early, and of Ctrl-C
-            self._pool = None
-            _kill(pool)
-            if not isinstance(error, BrokenProcessPool):
-                raise
-            raise FoundryError(
-                "a worker process was killed, perhaps out of memory: nothing is lost, run again "
-                "with more memory"
-            ) from error
-
-    def _start(self, workers: int) -> ProcessPoolExecutor:
-        # Not forked: this process has threads.
-        spawn = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(workers, spawn, _initialize_worker)
-        weakref.finalize(self, _kill, pool)
-        return pool
+def _in_threads(function: Callable[..., Result], groups: Iterable[Group]) -> Iterator[Result]:
+    workers = worker_count()
+    pool = ThreadPoolExecutor(workers, "shards")
+    try:
+        for future in _pipelined(partial(pool.submit, function), groups, _AHEAD * workers):
+            yield future.result()
+    finally:  # also of a reader that left early, and of Ctrl-C
+        pool.shutdown(cancel_futures=True)
 
 
 def worker_count() -> int:
-    """One worker for each core that this process may use, as far as there is memory for them."""
+    """One thread for each core that this process may use, as far as there is memory for them."""
     cores, free = len(os.sched_getaffinity(0)), psutil.virtual_memory().available
     return max(1, min(cores, _MAX_WORKERS, free // _WORKER_BYTES))
-
-
-def leave_to_parent() -> None:
-    """Let a worker process ignore SIGINT, which its parent handles, and exit when that dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-
-
-def _exit_with_parent() -> None:
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
 
 
 def _guarded(function: Callable[..., Result], shards: list[str], *arguments: Any) -> Result:
@@ -121,17 +79,6 @@ def _guarded(function: Callable[..., Result], shards: list[str], *arguments: Any
         raise FoundryError(f"shard {names}: {problem}") from error
     finally:
         pa.default_memory_pool().release_unused()
-
-
-def _kill(pool: ProcessPoolExecutor) -> None:
-    for process in (pool._processes or {}).values():
-        process.kill()
-    pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _initialize_worker() -> None:
-    leave_to_parent()
-    pa.set_cpu_count(1)  # as many as DuckDB gets: the other cores have workers of their own
 
 
 def _pipelined(

@@ -19,18 +19,16 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from inference.agent_prompts.formatting import critic_answer
-from inference.agent_prompts.templates import critic_prompt, version_of
-from inference.roles import Verdict
 from schemas import Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT
 from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import EncodedImage, Home, Lake
 
-from ..core.duckdb_session import add_text_function, count_reasons
+from ..core.duckdb_session import count_reasons
 from .sampling import class_sizes, row_hashes, select_copies, verdict_counts
 from .settings import BalanceSettings, CurationSettings
-from .shards import Columns, ShardedLake, pack_rows, query_batches, shard_session, unpacked_rows
+from .shards import Columns, ShardedLake, Spool, as_rows, joined_rows, query_batches, shard_session
+from .texts import add_critic_question
 
 # Rows, computed while they are read; dropped attempts by reason; verdicts (see `verdict_counts`).
 CriticSet = tuple[pa.RecordBatchReader, dict[str, int], list[dict[str, int]]]
@@ -42,19 +40,29 @@ _JUDGED: Columns = {
     ),
     SCORES: (*ATTEMPT_KEY, "overall", "semantics", "quality"),
 }
-_WITH_TEXTS: Columns = {
-    ATTEMPTS: (*_JUDGED[ATTEMPTS], "prompt", "reasoning"),
-    SCORES: _JUDGED[SCORES],
+_TEXTS: Columns = {
+    ATTEMPTS: (*ATTEMPT_KEY, "prompt", "source_image", "image", "refined_prompt", "reasoning"),
     PLANS: ("plan_id", "step_number", "prompt"),
     TRAJECTORIES: ("trajectory_id", "plan_id"),
 }
+_CANDIDATES = pa.schema(
+    [
+        *(ATTEMPTS.arrow_schema.field(name) for name in (*ATTEMPT_KEY, "prompt_id", "shard")),
+        *(
+            pa.field(name, pa.bool_())
+            for name in ("accepted", "critic_accepted", "person_accepted")
+        ),
+        ("person_prompt", pa.string()),
+        *(SCORES.arrow_schema.field(name) for name in ("semantics", "quality")),
+    ]
+)
 _FALLBACK_CANVAS = (192, 192)
 _BY_SCORES = "accepted <> contradicted"
 _CONTRADICTED = {"contradicted_verdict": "contradicted"}
 # SQL for the columns of a set that the other does not have.
 _SFT_COLUMNS = """
-    [{'role': 'user', 'content': question(goal, rewritten)},
-     {'role': 'assistant', 'content': answer(
+    [{'role': 'user', 'content': critic_question(goal, rewritten)},
+     {'role': 'assistant', 'content': critic_answer(
          accepted, coalesce(person_prompt, refined_prompt),
          CASE WHEN accepted = critic_accepted THEN reasoning ELSE '' END)}] AS messages,
     [before, image] AS images
@@ -63,7 +71,7 @@ _RL_COLUMNS = """
     goal AS origin_prompt, rewritten AS rewritten_prompt, before AS origin_image,
     image AS edited_image,
     {'success': accepted, 'semantics': semantics, 'quality': quality} AS evaluation,
-    [{'role': 'user', 'content': question(goal, rewritten)}] AS messages
+    [{'role': 'user', 'content': critic_question(goal, rewritten)}] AS messages
 """
 _DECIDED_BY = """
     CASE WHEN person_accepted IS NOT NULL OR NOT accepted AND person_prompt IS NOT NULL
@@ -129,16 +137,19 @@ def build_wrong_verdicts(home: Home, settings: CurationSettings, steps: pa.Table
 def _build(
     home: Home, settings: CurationSettings, rules: _Rules, chosen: pa.Table | None
 ) -> CriticSet:
-    """Measure all candidates, balance them, and stream the rows."""
+    """Find all candidates, balance them, and stream the rows."""
     curated = ShardedLake.of(home, settings, steps=chosen)
     groups, side = curated.groups(), rules.table.name.removeprefix("critic_")
-    measures = [*curated.map(_measure, groups, rules, side=side)]
+    candidates, measures = Spool(_CANDIDATES), list[_Measures]()
+    steps = curated.steps_of(groups, side)
+    for found, measured in curated.map(_find_candidates, groups, rules, beside=steps):
+        candidates.add(found)
+        measures.append(measured)
     sizes = class_sizes((each.hashes for each in measures), rules.balance)
     canvas = store_canvas(home, settings, (each.first_image for each in measures))
-    parts = curated.map(_rows, groups, rules, sizes, canvas, side=side)
+    parts = curated.map(_rows, groups, rules, sizes, canvas, beside=candidates.read())
     dropped = sum((each.dropped for each in measures), Counter())
-    rows = unpacked_rows(rules.table, parts)
-    return rows, dict(sorted(dropped.items())), verdict_counts(sizes)
+    return joined_rows(rules.table, parts), dict(sorted(dropped.items())), verdict_counts(sizes)
 
 
 @dataclass(frozen=True)
@@ -150,14 +161,16 @@ class _Measures:
     first_image: str | None
 
 
-def _measure(
+def _find_candidates(
     lake: Lake, settings: CurationSettings, rules: _Rules, shards: list[str], steps: pa.Table
-) -> _Measures:
+) -> tuple[pa.RecordBatch, _Measures]:
     connection = shard_session(lake, settings, shards, _JUDGED, opinions=True)
     _create_candidates(connection, steps, rules, settings)
     dropped = Counter(count_reasons(connection, "judged"))
     hashes = row_hashes(connection, "candidates", rules.balance)
-    return _Measures(dropped, hashes, first_generated_image(connection))
+    found = connection.table("candidates").to_arrow_table().cast(_CANDIDATES).combine_chunks()
+    (batch,) = found.to_batches() or [pa.RecordBatch.from_pylist([], _CANDIDATES)]
+    return batch, _Measures(dropped, hashes, first_generated_image(connection))
 
 
 def _rows(
@@ -167,28 +180,14 @@ def _rows(
     sizes: pa.Table,
     canvas: str,
     shards: list[str],
-    steps: pa.Table,
-) -> bytes:
-    connection = shard_session(lake, settings, shards, _WITH_TEXTS, opinions=True)
-    _create_candidates(connection, steps, rules, settings)
+    candidates: pa.RecordBatch,
+) -> pa.Table:
+    connection = shard_session(lake, settings, shards, _TEXTS)
+    connection.register("candidates", pa.Table.from_batches([candidates]))
     select_copies(connection, "candidates", "selection", sizes, rules.balance)
-    version = add_critic_texts(connection, settings.critic.agent_prompt)
+    version = add_critic_question(connection, settings.critic.agent_prompt)
     sql = _rows_sql(f"{rules.columns}, {_DECIDED_BY}, {version}", canvas)
-    return pack_rows(rules.table, query_batches(connection, sql))
-
-
-def add_critic_texts(connection: duckdb.DuckDBPyConnection, agent_prompt: str) -> str:
-    """Add the SQL functions `question` and `answer`; returns SQL of the agent prompt's version."""
-
-    def question(goal: str, rewritten: str) -> str:
-        return critic_prompt(goal, rewritten, agent_prompt).text
-
-    def answer(accepted: bool, refined: str, reasoning: str) -> str:
-        return critic_answer(Verdict(accepted, refined, reasoning))
-
-    add_text_function(connection, question)
-    add_text_function(connection, answer)
-    return f"'{version_of(agent_prompt)}' AS agent_prompt_version"
+    return as_rows(rules.table, query_batches(connection, sql))
 
 
 def _create_candidates(
@@ -261,8 +260,8 @@ def _rows_sql(columns: str, canvas: str) -> str:
                    refined_prompt, reasoning, coalesce(source_image, '{canvas}') AS before, image
             FROM attempts JOIN goals USING (trajectory_id, step_number)
         )
+        -- Sorted before the texts are made, so that sorting moves no long ones.
         SELECT concat_ws('/', {_KEY}, copy_number) AS row_id, prompt_id, {_KEY}, copy_number,
                accepted, {columns}
-        FROM selection JOIN texts USING ({_KEY})
-        ORDER BY shard, {_KEY}, copy_number
+        FROM (FROM selection JOIN texts USING ({_KEY}) ORDER BY shard, {_KEY}, copy_number)
     """

@@ -5,38 +5,43 @@ Planner data is not filtered by scores (paper, section 3.2): the quality of a pl
 on what the generator made of it. Only prompts of split `train` are used.
 """
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from inference.agent_prompts.templates import (
     IMAGE,
     RenderedPrompt,
-    escape_tags,
     insert_image_tags,
     planner_prompt,
+    version_of,
 )
 from inference.calls.hashing import stable_hash
-from inference.roles import Plan, PlanStep
-from schemas.curation import PLANNER_RL, PLANNER_SFT, ChatMessageRow, PlannerRlRow, PlannerSftRow
+from schemas.curation import PLANNER_RL, PLANNER_SFT, ChatMessageRow, PlannerRlRow
 from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
 from warehouse import Home, Lake
 
-from ..core.duckdb_session import query_rows
-from .comm import import_comm, planner_row
+from .comm import import_comm
 from .settings import CurationSettings, PlannerSettings
-from .shards import Columns, ShardedLake, group_shards, pack_rows, shard_session, unpacked_rows
+from .shards import (
+    Columns,
+    ShardedLake,
+    as_rows,
+    group_shards,
+    joined_rows,
+    query_batches,
+    shard_session,
+    text_session,
+)
+from .texts import literal, planner_question_sql
 
 _REQUESTED = ("prompt_id", "text", "input_images")
 _GROUP_ROWS = 100_000  # of plans; rows are in order of their plans within a group
-_BATCH_ROWS = 2_000
+_CUTS = range(1, 17)  # whose prompts DuckDB writes; Python does for longer plans
 _PLANNED: Columns = {
     PROMPTS: ("prompt_id", "text", "input_images", "split"),
     PLANS: tuple(name for name in PLANS.columns if name not in ("shard", "planner")),
@@ -46,42 +51,64 @@ _CONTINUED: Columns = {
     TRAJECTORIES: ("trajectory_id", "plan_id", "steps"),
     ATTEMPTS: ("trajectory_id", "step_number", "image", "chosen"),
 }
-_PLANS_SQL = """
-    SELECT plan_id, any_value(prompt_id) AS prompt_id, any_value(prompts.text) AS request,
-           any_value(input_images) AS input_images, any_value(reasoning) AS reasoning,
-           list({step_number: step_number, step_name: step_name, instruction: instruction,
-                 prompt: plans.prompt, auxiliary_text: auxiliary_text}
-                ORDER BY step_number) AS steps
-    FROM plans JOIN prompts USING (prompt_id)
-    WHERE prompts.split = 'train'
-    GROUP BY plan_id ORDER BY plan_id
+# SQL over columns `request` (with its image tags), `cut`, `reasoning`, `steps` (JSON), and the ids.
+_ROWS = """
+    SELECT row_id, '{source}' AS source, prompt_id, plan_id, trajectory_id, cut,
+           [{{'role': 'user', 'content': {question}}},
+            {{'role': 'assistant', 'content': planner_answer(reasoning, steps)}}] AS messages,
+           images, {version} AS agent_prompt_version
+    FROM ({planned})
 """
-_TRAJECTORIES_SQL = f"""
-    WITH planned AS ({_PLANS_SQL}),
-    generated AS (
-        SELECT trajectory_id, list({{number: step_number, image: image}}) AS images
-        FROM attempts WHERE chosen GROUP BY trajectory_id
+_STEPS = """
+    SELECT plans.*, row_number() OVER (PARTITION BY plan_id ORDER BY step_number) AS position,
+           text, input_images, plan_step(
+               step_number, step_name, instruction, plans.prompt, auxiliary_text) AS step
+    FROM plans JOIN prompts USING (prompt_id) WHERE prompts.split = 'train'
+"""
+_PLANS_SQL = f"""
+    SELECT plan_id || '/plan' AS row_id, any_value(prompt_id) AS prompt_id, plan_id,
+           CAST(NULL AS VARCHAR) AS trajectory_id, 0 AS cut, any_value(input_images) AS images,
+           insert_image_tags(any_value(text), len(images)) AS request,
+           if(len(images) > 0, '', any_value(reasoning)) AS reasoning,
+           string_agg(step, ', ' ORDER BY position) AS steps
+    FROM ({_STEPS}) GROUP BY plan_id ORDER BY plan_id
+"""
+# A step is usable if it and those before it were carried out and have their images.
+_CONTINUATIONS_SQL = f"""
+    WITH generated AS (
+        SELECT trajectory_id, step_number, any_value(image) AS image
+        FROM attempts WHERE chosen GROUP BY ALL
+    ),
+    carried_out AS (
+        SELECT planned.*, trajectory_id, image, trajectories.steps AS completed,
+               concat_ws(' ', step_number || '.', escape_tags(step_name || '.'),
+                         nullif(escape_tags(instruction), ''),
+                         nullif(escape_tags(auxiliary_text), ''),
+                         CASE WHEN prompt IS NOT NULL THEN '{IMAGE}' END) AS line
+        FROM trajectories JOIN ({_STEPS}) AS planned USING (plan_id)
+        LEFT JOIN generated USING (trajectory_id, step_number)
+    ),
+    cuts AS (
+        SELECT trajectory_id, least(
+                   any_value(completed), count(*) - 1,
+                   min(position) FILTER (prompt IS NOT NULL AND image IS NULL) - 1) AS last,
+               CAST(1 + CAST('0x' || left(sha256('{{seed}}/' || trajectory_id), 16) AS UBIGINT)
+                   % CAST(greatest(last, 1) AS UBIGINT) AS BIGINT) AS cut
+        FROM carried_out GROUP BY trajectory_id
     )
-    SELECT planned.*, trajectory_id, coalesce(images, []) AS images,
-           trajectories.steps AS completed_steps
-    FROM trajectories JOIN planned USING (plan_id) LEFT JOIN generated USING (trajectory_id)
-    ORDER BY trajectory_id
+    SELECT trajectory_id || '/continuation' AS row_id, any_value(prompt_id) AS prompt_id,
+           any_value(plan_id) AS plan_id, trajectory_id, any_value(cut) AS cut,
+           list_concat(any_value(input_images), coalesce(
+               list(image ORDER BY position) FILTER (position <= cut AND prompt IS NOT NULL), []
+           )) AS images,
+           insert_image_tags(any_value(text), len(any_value(input_images)))
+           || chr(10) || chr(10) || 'Steps so far:' || chr(10)
+           || string_agg(line, chr(10) ORDER BY position) FILTER (position <= cut) AS request,
+           '' AS reasoning,
+           string_agg(step, ', ' ORDER BY position) FILTER (position > cut) AS steps
+    FROM carried_out JOIN cuts USING (trajectory_id) WHERE last > 0
+    GROUP BY trajectory_id ORDER BY trajectory_id
 """
-
-
-@dataclass(frozen=True)
-class _PlannedRequest:
-    """A plan with its request, and what a trajectory made of it."""
-
-    prompt_id: str
-    plan_id: str
-    request: str
-    input_images: list[str]
-    reasoning: str
-    steps: tuple[PlanStep, ...]
-    images: Mapping[int, str]  # step number -> chosen image
-    trajectory_id: str | None = None
-    completed_steps: int = 0  # leading ones
 
 
 def build_planner_sft(
@@ -98,9 +125,9 @@ def build_planner_sft(
         home, planner.comm, planner.interleaved_prompt, planner.seed
     )
     documents = sorted(imported, key=lambda row: row.cut > 0)
-    own = (curated.map(_packed_rows, groups, source) for source in _SOURCES)
-    parts = chain(*own, [_packed(documents)])
-    return unpacked_rows(PLANNER_SFT, parts), quarantined
+    own = (curated.map(rows_of, groups) for rows_of in (_plan_rows, _continuation_rows))
+    parts = chain(*own, [PLANNER_SFT.to_arrow(documents)])
+    return joined_rows(PLANNER_SFT, parts), quarantined
 
 
 def build_planner_rl(home: Home, settings: PlannerSettings, pack: str) -> pa.Table:
@@ -131,92 +158,40 @@ def _question(request: str, images: Sequence[str], settings: PlannerSettings) ->
     return planner_prompt(insert_image_tags(request, len(images)), template)
 
 
-def _packed_rows(lake: Lake, settings: CurationSettings, source: str, shards: list[str]) -> bytes:
-    columns, make_rows = _SOURCES[source]
-    connection = shard_session(lake, settings, shards, columns)
-    return _packed(make_rows(connection, settings.planner))
-
-
-def _packed(rows: Iterable[PlannerSftRow]) -> bytes:
-    remaining = iter(rows)
-    batches = iter(lambda: [*islice(remaining, _BATCH_ROWS)], [])
-    tables = map(PLANNER_SFT.to_arrow, batches)
-    return pack_rows(PLANNER_SFT, chain.from_iterable(each.to_batches() for each in tables))
-
-
 def plan_rows(prompts: pa.Table, plans: pa.Table, settings: PlannerSettings) -> pa.Table:
     """The rows of some plans that are not in the lake."""
-    with duckdb.connect() as connection:
-        connection.register(PROMPTS.name, prompts)
-        connection.register(PLANS.name, plans)
-        return PLANNER_SFT.to_arrow(_plan_rows(connection, settings))
+    connection = text_session()
+    connection.register(PROMPTS.name, prompts)
+    connection.register(PLANS.name, plans)
+    return as_rows(PLANNER_SFT, query_batches(connection, _plans_sql(settings)))
 
 
-def _plan_rows(
-    connection: duckdb.DuckDBPyConnection, settings: PlannerSettings
-) -> Iterator[PlannerSftRow]:
+def _plan_rows(lake: Lake, settings: CurationSettings, shards: list[str]) -> pa.Table:
     """Request to plan."""
-    for planned in _planned_requests(connection, _PLANS_SQL):
-        question = _question(planned.request, planned.input_images, settings)
-        reasoning = "" if planned.input_images else planned.reasoning
-        yield _row(planned, "plan", 0, question, Plan(planned.steps, reasoning))
+    connection = shard_session(lake, settings, shards, _PLANNED)
+    return as_rows(PLANNER_SFT, query_batches(connection, _plans_sql(settings.planner)))
 
 
-def _continuation_rows(
-    connection: duckdb.DuckDBPyConnection, settings: PlannerSettings
-) -> Iterator[PlannerSftRow]:
+def _continuation_rows(lake: Lake, settings: CurationSettings, shards: list[str]) -> pa.Table:
     """A plan cut at a random step: the steps before, with their images, to the steps after."""
-    for planned in _planned_requests(connection, _TRAJECTORIES_SQL):
-        last = min(_usable_steps(planned), len(planned.steps) - 1)
-        if last > 0:
-            key = f"{settings.seed}/{planned.trajectory_id}".encode()
-            cut = 1 + int.from_bytes(hashlib.sha256(key).digest()[:8]) % last
-            request, rest = _request_so_far(planned, cut), Plan(planned.steps[cut:])
-            question = planner_prompt(request, settings.interleaved_prompt, steps_given=cut)
-            yield _row(planned, "continuation", cut, question, rest)
-
-
-_SOURCES = {"plan": (_PLANNED, _plan_rows), "continuation": (_CONTINUED, _continuation_rows)}
-
-
-def _row(
-    planned: _PlannedRequest, source: str, cut: int, question: RenderedPrompt, plan: Plan
-) -> PlannerSftRow:
-    before = planned.steps[:cut]
-    images = [planned.images[step.step_number] for step in before if step.prompt is not None]
-    return planner_row(
-        question,
-        plan,
-        row_id=f"{planned.trajectory_id or planned.plan_id}/{source}",
-        source=source,
-        prompt_id=planned.prompt_id,
-        plan_id=planned.plan_id,
-        trajectory_id=planned.trajectory_id,
-        cut=cut,
-        images=[*planned.input_images, *images],
+    connection = shard_session(lake, settings, shards, _CONTINUED)
+    template = settings.planner.interleaved_prompt
+    sql = _ROWS.format(
+        source="continuation",
+        planned=_CONTINUATIONS_SQL.format(seed=settings.planner.seed),
+        question=planner_question_sql(template, _CUTS),
+        version=literal(version_of(template)),
     )
+    return as_rows(PLANNER_SFT, query_batches(connection, sql))
 
 
-def _request_so_far(planned: _PlannedRequest, cut: int) -> str:
-    """The request and the steps before the cut, each with its image if it has one."""
-    lines = [insert_image_tags(planned.request, len(planned.input_images)), "", "Steps so far:"]
-    for step in planned.steps[:cut]:
-        texts = [f"{step.step_name}.", step.instruction, step.auxiliary_text]
-        parts = [f"{step.step_number}.", *(escape_tags(text) for text in texts if text)]
-        lines.append(" ".join([*parts, IMAGE] if step.prompt is not None else parts))
-    return "\n".join(lines)
-
-
-def _usable_steps(planned: _PlannedRequest) -> int:
-    """Number of leading steps that were carried out and have a chosen image or need none."""
-    for index, step in enumerate(planned.steps[: planned.completed_steps]):
-        if step.prompt is not None and step.step_number not in planned.images:
-            return index
-    return min(planned.completed_steps, len(planned.steps))
-
-
-def _planned_requests(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[_PlannedRequest]:
-    for record in query_rows(connection, sql):
-        record["steps"] = tuple(PlanStep(**step) for step in record["steps"])
-        record["images"] = {each["number"]: each["image"] for each in record.get("images", [])}
-        yield _PlannedRequest(**record)
+def _plans_sql(settings: PlannerSettings) -> str:
+    """Input images make it an interleaved request, as in `_question`."""
+    names = settings.text_prompt, settings.interleaved_prompt
+    question = "CASE len(images) WHEN 0 THEN {} ELSE {} END"
+    return _ROWS.format(
+        source="plan",
+        planned=_PLANS_SQL,
+        question=question.format(*(planner_question_sql(name, [0]) for name in names)),
+        version=question.format(*(literal(version_of(name)) for name in names)),
+    )

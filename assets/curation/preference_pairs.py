@@ -24,9 +24,10 @@ from schemas.trajectories import ATTEMPT_KEY, ATTEMPTS, PLANS, SCORES, TRAJECTOR
 from warehouse import Home, Lake
 
 from ..core.duckdb_session import count_reasons
-from .critic_sets import add_critic_texts, first_generated_image, store_canvas
+from .critic_sets import first_generated_image, store_canvas
 from .settings import CurationSettings
-from .shards import Columns, ShardedLake, pack_rows, query_batches, shard_session, unpacked_rows
+from .shards import Columns, ShardedLake, as_rows, joined_rows, query_batches, shard_session
+from .texts import add_critic_question
 
 _KEY = ", ".join(ATTEMPT_KEY)
 _SOURCE_IMAGES: Columns = {ATTEMPTS: ("source_image", "image")}
@@ -128,7 +129,7 @@ def build_critic_dpo(
     canvas = store_canvas(home, settings, curated.map(_first_image, measured))
     dropped: Counter[str] = Counter()
     parts = _without_counts(curated.map(_rows, groups, canvas), dropped)
-    return unpacked_rows(CRITIC_DPO, parts), dropped
+    return joined_rows(CRITIC_DPO, parts), dropped
 
 
 def _first_image(lake: Lake, settings: CurationSettings, shards: list[str]) -> str | None:
@@ -136,8 +137,8 @@ def _first_image(lake: Lake, settings: CurationSettings, shards: list[str]) -> s
 
 
 def _without_counts(
-    parts: Iterable[tuple[bytes, Counter[str]]], counts: Counter[str]
-) -> Iterator[bytes]:
+    parts: Iterable[tuple[pa.Table, Counter[str]]], counts: Counter[str]
+) -> Iterator[pa.Table]:
     """The rows of the parts, whose counts are added up."""
     for rows, of_part in parts:
         counts.update(of_part)
@@ -146,23 +147,23 @@ def _without_counts(
 
 def _rows(
     lake: Lake, settings: CurationSettings, canvas: str, shards: list[str]
-) -> tuple[bytes, Counter[str]]:
+) -> tuple[pa.Table, Counter[str]]:
     """Rows, and left out pairs by reason."""
     connection = shard_session(lake, settings, shards, _COLUMNS, opinions=True)
     _create_pairs(connection, settings)
-    version = add_critic_texts(connection, settings.critic.agent_prompt)
+    version = add_critic_question(connection, settings.critic.agent_prompt)
     sql = f"""
         SELECT concat_ws('/', {_KEY}, source) AS row_id, prompt_id, {_KEY}, source,
-               [{{'role': 'user', 'content': question(goal, rewritten)}}] AS messages,
+               [{{'role': 'user', 'content': critic_question(goal, rewritten)}}] AS messages,
                {{'role': 'assistant',
-                 'content': answer(chosen_accepts, chosen_prompt, '')}} AS chosen,
+                 'content': critic_answer(chosen_accepts, chosen_prompt, '')}} AS chosen,
                {{'role': 'assistant',
-                 'content': answer(rejected_accepts, rejected_prompt, '')}} AS rejected,
+                 'content': critic_answer(rejected_accepts, rejected_prompt, '')}} AS rejected,
                [coalesce(source_image, '{canvas}'), image] AS images,
                {version}
         FROM pairs WHERE reason IS NULL ORDER BY shard, {_KEY}, source
     """
-    rows = pack_rows(CRITIC_DPO, query_batches(connection, sql))
+    rows = as_rows(CRITIC_DPO, query_batches(connection, sql))
     return rows, Counter(count_reasons(connection, "pairs"))
 
 

@@ -13,13 +13,12 @@ row's id, lowest first, originals before copies. So a bank that grows replaces o
 new ones with lower hashes take the place of.
 """
 
-import tempfile
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from heapq import nsmallest
 from itertools import cycle
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -29,10 +28,10 @@ from inference.calls.hashing import stable_hash
 
 from ..core.duckdb_session import open_session
 from .settings import BalanceSettings
+from .shards import Spool
 from .sources import distinct_sql, verdict_sql
 
 _MEMORY_LIMIT = "1GB"
-_CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
 _MAX_COPIES = 3  # of a row, the original included
 _HASH = "unhex(md5(concat_ws('/', {seed}, trajectory_id, step_number, iteration)))"
 _HASHES = pa.schema({"iteration": pa.int64(), "accepted": pa.bool_(), "hash": pa.binary()})
@@ -145,12 +144,13 @@ def reduce_rows(
     """
 
     def selected() -> Iterator[pa.RecordBatch]:
-        with tempfile.TemporaryFile(prefix="interleave-") as spool:
-            _write(rows, spool)
-            chosen = choose_rows(_candidates(_read(spool), categories), size, balance)
-            names = pa.array(sorted(chosen), pa.string())
-            for batch in _read(spool):
-                yield batch.filter(pc.is_in(batch["row_id"], names))
+        spool = Spool(rows.schema)
+        for batch in rows:
+            spool.add(batch)
+        chosen = choose_rows(_candidates(spool.read(), categories), size, balance)
+        names = pa.array(sorted(chosen), pa.string())
+        for batch in spool.read():
+            yield batch.filter(pc.is_in(batch["row_id"], names))
 
     return pa.RecordBatchReader.from_batches(rows.schema, selected())
 
@@ -232,14 +232,3 @@ def _candidates(rows: pa.RecordBatchReader, categories: pa.Table) -> list[Candid
             """
         )
         return [Candidate(*row) for row in found.fetchall()]
-
-
-def _write(rows: pa.RecordBatchReader, spool: IO[bytes]) -> None:
-    with pa.ipc.new_stream(spool, rows.schema, options=_CODEC) as writer:
-        for batch in rows:
-            writer.write_batch(batch)
-
-
-def _read(spool: IO[bytes]) -> pa.RecordBatchReader:
-    spool.seek(0)
-    return pa.ipc.open_stream(spool)

@@ -14,30 +14,26 @@ expects `</plan>`. Only tags inside a prompt or an answer are escaped, also ther
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 
-from inference.agent_prompts.formatting import verdict_json
-from inference.agent_prompts.templates import escape_tags, insert_image_tags
-from inference.roles import Verdict
 from schemas.curation import SEQUENCES
 from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
 from warehouse import Home, Lake
 
-from ..core.duckdb_session import add_text_function, count_reasons
+from ..core.duckdb_session import count_reasons
 from .settings import CurationSettings, SequenceSettings
 from .shards import (
     Columns,
     ShardedLake,
+    as_rows,
     group_shards,
-    pack_rows,
+    joined_rows,
     query_batches,
     shard_session,
-    unpacked_rows,
 )
 
 _GROUP_ROWS = 8_000  # of selected trajectories; rows are in order of form and id within a group
@@ -84,7 +80,9 @@ class _Markup:
         image = f"'{self.image}{self.line_end}'"
         if form == "easy":
             return image
-        answer = f"{self.tag('think', 'reasoning')} || _verdict(accepted, refined_prompt)"
+        answer = (
+            f"{self.tag('think', 'reasoning')} || verdict_json('success', accepted, refined_prompt)"
+        )
         return f"{image} || {self.tag('critic', answer, escape=False)}"
 
 
@@ -103,7 +101,7 @@ def build_sequences(
     selected = {shard: count for counts, _ in measured for shard, count in counts.items()}
     dropped = sum((reasons for _, reasons in measured), Counter())
     groups = group_shards(selected, _GROUP_ROWS)
-    rows = unpacked_rows(SEQUENCES, curated.map(_rows, groups))
+    rows = joined_rows(SEQUENCES, curated.map(_rows, groups))
     return rows, dict(sorted(dropped.items()))
 
 
@@ -118,29 +116,21 @@ def _measure(
     return counts, Counter(count_reasons(connection, "candidates"))
 
 
-def _rows(lake: Lake, settings: CurationSettings, shards: list[str]) -> bytes:
+def _rows(lake: Lake, settings: CurationSettings, shards: list[str]) -> pa.Table:
     connection = shard_session(lake, settings, shards, _WITH_TEXTS)
     _create_candidates(connection, settings.sequences)
-    for function in (escape_tags, insert_image_tags, _verdict):
-        add_text_function(connection, function)
-
     markup = _MARKUPS[settings.sequences.form]
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for form in settings.sequences.forms:
-            for part in range(_part_count(connection)):
-                yield from query_batches(connection, _sequences_sql(form, markup, part))
-
-    return pack_rows(SEQUENCES, batches())
+    parts = [
+        as_rows(SEQUENCES, query_batches(connection, _sequences_sql(form, markup, part)))
+        for form in settings.sequences.forms
+        for part in range(_part_count(connection))
+    ]
+    return pa.concat_tables([SEQUENCES.arrow_schema.empty_table(), *parts])
 
 
 def _part_count(connection: duckdb.DuckDBPyConnection) -> int:
     sql = "SELECT coalesce(max(part) + 1, 0) FROM selection"
     return int(connection.sql(sql).fetchall()[0][0])
-
-
-def _verdict(accepted: bool, refined: str) -> str:
-    return verdict_json(Verdict(accepted, refined, ""), "success")
 
 
 def _create_candidates(connection: duckdb.DuckDBPyConnection, settings: SequenceSettings) -> None:

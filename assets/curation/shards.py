@@ -1,14 +1,16 @@
 """What curation reads of the lake, one group of shards after the other, and how rows come back.
 
-A training set is made in two passes over groups of shards, each in parallel (`ShardMap`): the
-first measures what has to be decided over all shards, the second makes the rows. All that joins is
-within a shard. Rows enter as `Lake.read` returns them, so that damaged files are errors, and leave
-in the order of groups and a key, so that content hashes depend neither on threads nor on workers.
+A training set is made group by group, in parallel (`map_shards`). What has to be decided over all
+shards is measured in a first pass, whose rows wait on disk (`Spool`). All that joins is within
+a shard. Rows enter as `Lake.read` returns them, so that damaged files are errors, and leave in the
+order of groups and a key, so that content hashes depend neither on threads nor on workers.
 """
 
+import atexit
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 
@@ -23,16 +25,17 @@ from warehouse import Home, Lake
 from warehouse.partition_index import PartitionIndex
 
 from ..core.duckdb_session import open_session
-from ..core.shard_map import Result, ShardMap
+from ..core.shard_map import Result, map_shards, worker_count
 from ..prompts.rounds import rounds_of_shards
 from ..reviews.opinions import add_opinions, shard_shares
 from .settings import CurationSettings
+from .texts import add_texts
 
 GROUP_ROWS = 25_000  # attempts that are in memory at a time
-_MEMORY_LIMIT = "250MB"  # of DuckDB in a worker; beyond it spills
+_MEMORY_MB = 250  # of DuckDB for each worker; beyond it spills
 _BATCH_ROWS = 2_000
 _STEPS_READ = 50_000  # rows of `steps` at a time
-_CODEC = "lz4"
+_CODEC = pa.ipc.IpcWriteOptions(compression="lz4")
 
 Columns = Mapping[Table, Sequence[str]]
 
@@ -49,7 +52,6 @@ class ShardedLake:
     lake: Lake
     settings: CurationSettings
     shards: tuple[str, ...]
-    shard_map: ShardMap
     steps: pa.Table | None = None
 
     @classmethod
@@ -64,13 +66,13 @@ class ShardedLake:
         if steps is not None:
             shards = pc.unique(steps["shard"]).to_pylist()
         if shards is not None:
-            return cls(home.lake, settings, tuple(sorted(shards)), ShardMap(home.lake), steps)
+            return cls(home.lake, settings, tuple(sorted(shards)), steps)
         tables = (PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
         names = {name for table in tables for name in home.lake.partitions(table)}
         names -= rounds_of_shards(home, names).keys()
         if settings.reviews and (share := settings.reviews.share):
             names -= {each.shard for each in shard_shares(home) if each.is_held_back(share)}
-        return cls(home.lake, settings, tuple(sorted(names)), ShardMap(home.lake))
+        return cls(home.lake, settings, tuple(sorted(names)))
 
     def groups(self) -> list[list[str]]:
         """The shards in order, in groups of about `GROUP_ROWS` attempts."""
@@ -85,23 +87,24 @@ class ShardedLake:
         function: Callable[..., Result],
         groups: Sequence[list[str]],
         *arguments: Any,
-        side: str | None = None,
+        beside: Iterable[pa.Table] | None = None,
     ) -> Iterator[Result]:
         """`function(lake, settings, *arguments, shards)` of every group, in parallel.
 
         Args:
-            side: sft or rl: a last argument is a group's steps of it: key and best iteration.
+            beside: a last argument for each group.
         """
         # Workers only read, for which the index, an open database, is not needed.
         lake = Lake(self.lake.storage, PartitionIndex(None))
         call = partial(function, lake, self.settings, *arguments)
-        each = self._with_steps(groups, side) if side else ((shards,) for shards in groups)
-        return self.shard_map.map(call, each, len(groups))
+        each = zip(groups) if beside is None else zip(groups, beside, strict=True)
+        return map_shards(lake, call, each, len(groups))
 
-    def _with_steps(
-        self, groups: Sequence[list[str]], side: str
-    ) -> Iterator[tuple[list[str], pa.Table]]:
-        """`steps` is in order of shards, so it is read once, in parts."""
+    def steps_of(self, groups: Sequence[list[str]], side: str) -> Iterator[pa.Table]:
+        """Key and best iteration of every group's steps of a side: sft or rl.
+
+        `steps` is in order of shards, so it is read once, in parts.
+        """
         columns = ["shard", "trajectory_id", "step_number", "best_iteration", "split"]
         parts = (
             self.lake.stream(STEPS, columns, part_rows=_STEPS_READ)
@@ -117,7 +120,7 @@ class ShardedLake:
             count = pc.sum(pc.less_equal(rows["shard"], shards[-1])).as_py() or 0
             found, rows = rows.slice(0, count), rows.slice(count)
             known = pc.is_in(found["shard"], pa.array(shards))
-            yield shards, found.filter(known).drop_columns(["shard"])
+            yield found.filter(known).drop_columns(["shard"])
 
 
 def group_shards(counts: Mapping[str, int], rows: int) -> list[list[str]]:
@@ -140,12 +143,12 @@ def shard_session(
     columns: Columns,
     opinions: bool = False,
 ) -> duckdb.DuckDBPyConnection:
-    """A private database with some columns of some tables.
+    """A `text_session` with some columns of some tables.
 
     Args:
         opinions: also with the views of `add_opinions`, without rows unless the settings use them.
     """
-    connection = open_session(_MEMORY_LIMIT, threads=pa.cpu_count())
+    connection = text_session()
     for table, names in columns.items():
         connection.register(table.name, lake.read(table, shards, names))
     pa.default_memory_pool().release_unused()
@@ -156,15 +159,18 @@ def shard_session(
     return connection
 
 
-def pack_rows(table: Table, rows: Iterable[pa.RecordBatch]) -> bytes:
-    """Rows as a compressed Arrow stream, with the columns of the table."""
-    schema, sink = table.arrow_schema, pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=_CODEC, use_threads=False)
-    with pa.ipc.new_stream(sink, schema, options=options) as writer:
-        for batch in rows:
-            rows_of_batch = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
-            writer.write_table(rows_of_batch, max_chunksize=_BATCH_ROWS)
-    return sink.getvalue().to_pybytes()
+def text_session() -> duckdb.DuckDBPyConnection:
+    """An own connection to this process's database, with the macros of `texts.py`."""
+    return _database().cursor()
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """Groups work in threads of their own, so a query has one."""
+    database = open_session(f"{_MEMORY_MB * worker_count()}MB", threads=1)
+    atexit.register(database.close)
+    add_texts(database)
+    return database
 
 
 def query_batches(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
@@ -172,7 +178,29 @@ def query_batches(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordB
     return connection.sql(sql).to_arrow_reader(_BATCH_ROWS)
 
 
-def unpacked_rows(table: Table, parts: Iterable[bytes]) -> pa.RecordBatchReader:
-    """The rows of `pack_rows`, part by part, while the reader is read."""
-    batches = chain.from_iterable(map(pa.ipc.open_stream, parts))
+def as_rows(table: Table, batches: pa.RecordBatchReader) -> pa.Table:
+    """A result with the columns of a table."""
+    return batches.read_all().select(table.arrow_schema.names).cast(table.arrow_schema)
+
+
+def joined_rows(table: Table, parts: Iterable[pa.Table]) -> pa.RecordBatchReader:
+    """The rows of the parts, one after the other, while the reader is read."""
+    batches = chain.from_iterable(part.to_batches(_BATCH_ROWS) for part in parts)
     return pa.RecordBatchReader.from_batches(table.arrow_schema, batches)
+
+
+class Spool:
+    """Record batches that wait on disk, compressed, until all that they depend on is known."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._file = tempfile.TemporaryFile(prefix="interleave-")  # noqa: SIM115
+        self._writer = pa.ipc.new_stream(self._file, schema, options=_CODEC)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._writer.write_batch(rows)
+
+    def read(self) -> pa.RecordBatchReader:
+        """All of them from the first on; after this none can be added."""
+        self._writer.close()
+        self._file.seek(0)
+        return pa.ipc.open_stream(self._file)

@@ -10,8 +10,8 @@ remaining steps. With unit `step`, as in the paper, each step goes by its own va
 a prompt may have steps in both. Held-out prompts are in neither. A theta chosen by ratio changes as
 the bank grows, and units near it change sides.
 
-Chains, rules and variances are measured by group of shards, then theta is chosen, then the rows are
-made by group of shards.
+Chains, rules and variances are measured once, by group of shards; then theta is chosen, and the
+rows get their sides.
 """
 
 from collections import Counter
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.curation import STEPS
 from schemas.prompts import PROMPTS
@@ -30,7 +31,7 @@ from warehouse import Home, Lake
 
 from ..core.duckdb_session import duckdb_session, query_rows
 from .settings import FILTER_RULES, CurationSettings, FilterSettings, SplitSettings
-from .shards import Columns, ShardedLake, pack_rows, query_batches, shard_session, unpacked_rows
+from .shards import Columns, ShardedLake, Spool, shard_session
 
 _COLUMNS: Columns = {
     PROMPTS: ("prompt_id", "split"),
@@ -39,7 +40,7 @@ _COLUMNS: Columns = {
 }
 
 _CHAINS = """
-CREATE TEMP TABLE chains AS
+CREATE TEMP VIEW chains AS
 WITH scored AS (
     SELECT trajectory_id, step_number, any_value(prompt_id) AS prompt_id,
            any_value(shard) AS shard, count(*) AS scored,
@@ -72,11 +73,13 @@ SELECT iteration, attempts, mean, quartiles[1] AS lower_quartile, quartiles[2] A
        quartiles[3] AS upper_quartile
 FROM by_iteration ORDER BY iteration
 """
-_TRAIN_STEPS = """
-SELECT variance, unit_variance FROM filtered JOIN train_units USING ({unit}) WHERE kept
-"""
 _ORDER = "ORDER BY trajectory_id, step_number"  # in which variances are summed: sums round
-_DROPPED = "SELECT drop_reason, count(*) FROM filtered WHERE NOT kept GROUP BY 1"
+_MEASURED = pa.schema(  # columns of `steps`, and what its split follows from
+    [
+        *(field for field in STEPS.arrow_schema if field.name != "split"),
+        pa.field("unit_variance", pa.float64()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,14 @@ class _Measures:
     units: pa.Table  # unit_variance, steps of their units
 
     @classmethod
+    def of(cls, rows: pa.Table, units: pa.Table) -> "_Measures":
+        reasons = pc.value_counts(rows["drop_reason"].drop_null()).to_pylist()
+        dropped = Counter({each["values"]: each["counts"] for each in reasons})
+        train = rows.filter(pc.is_valid(rows["unit_variance"]))
+        retained = rows.num_rows - dropped.total()
+        return cls(dropped, retained, train.select(["variance", "unit_variance"]), units)
+
+    @classmethod
     def sum(cls, parts: Sequence["_Measures"]) -> "_Measures":
         return cls(
             sum((part.dropped for part in parts), Counter()),
@@ -120,11 +131,16 @@ def build_steps(
         shards: those to use; None: all of the lineage.
     """
     curated = ShardedLake.of(home, settings, shards)
-    groups = curated.groups() or [[]]
-    measures = _Measures.sum([*curated.map(_measure, groups)])
+    spool, parts = Spool(_MEASURED), list[_Measures]()
+    for rows, measures_of_group in curated.map(_measure, curated.groups() or [[]]):
+        for batch in rows.to_batches():
+            spool.add(batch)
+        parts.append(measures_of_group)
+    measures = _Measures.sum(parts)
     theta = _theta(measures.units, settings.split)
-    rows = unpacked_rows(STEPS, curated.map(_rows, groups, theta))
-    return rows, _report(measures, settings.split, theta, _score_statistics(home, curated.shards))
+    batches = (_with_split(batch, theta) for batch in spool.read())
+    reader = pa.RecordBatchReader.from_batches(STEPS.arrow_schema, batches)
+    return reader, _report(measures, settings.split, theta, _score_statistics(home, curated.shards))
 
 
 def theta_of(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> float | None:
@@ -144,34 +160,17 @@ def theta_of(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> 
     return theta
 
 
-def _measure(lake: Lake, settings: CurationSettings, shards: list[str]) -> _Measures:
-    connection = _filtered(lake, settings, shards)
-    train_steps = _TRAIN_STEPS.format(unit=", ".join(settings.split.unit_columns))
-    return _Measures(
-        Counter(dict(connection.execute(_DROPPED).fetchall())),
-        connection.sql("SELECT count(*) FROM filtered WHERE kept").fetchall()[0][0],
-        connection.sql(train_steps).to_arrow_table(),
-        connection.sql("SELECT unit_variance, steps FROM train_units").to_arrow_table(),
-    )
-
-
-def _rows(lake: Lake, settings: CurationSettings, theta: float | None, shards: list[str]) -> bytes:
-    connection = _filtered(lake, settings, shards)
-    connection.execute(_split_sql(settings.split), {"theta": theta})
-    columns, order = ", ".join(STEPS.columns), "shard, trajectory_id, step_number"
-    sql = f"SELECT {columns} FROM split_steps ORDER BY {order}"
-    return pack_rows(STEPS, query_batches(connection, sql))
-
-
-def _filtered(
+def _measure(
     lake: Lake, settings: CurationSettings, shards: list[str]
-) -> duckdb.DuckDBPyConnection:
-    """A session with tables `filtered` and `train_units` of some shards."""
+) -> tuple[pa.Table, _Measures]:
+    """Steps with the variances of their units, and what follows from them."""
     connection = shard_session(lake, settings, shards, _COLUMNS)
     connection.execute(_CHAINS)
     connection.execute(_filter_sql(settings.filter))
     connection.execute(_unit_variance_sql(settings.split))
-    return connection
+    rows = connection.sql(_rows_sql(settings.split)).to_arrow_table().cast(_MEASURED)
+    units = connection.sql("SELECT unit_variance, steps FROM train_units").to_arrow_table()
+    return rows, _Measures.of(rows, units)
 
 
 def _filter_sql(settings: FilterSettings) -> str:
@@ -209,15 +208,23 @@ def _theta(units: pa.Table, settings: SplitSettings) -> float | None:
     return float(variances[np.abs(steps / steps[-1] - share).argmin()])
 
 
-def _split_sql(settings: SplitSettings) -> str:
-    unit = ", ".join(settings.unit_columns)
+def _rows_sql(settings: SplitSettings) -> str:
+    unit, columns = ", ".join(settings.unit_columns), ", ".join(_MEASURED.names)
     return f"""
-        CREATE TEMP TABLE split_steps AS
-        SELECT filtered.*, CASE WHEN kept THEN side END AS split
-        FROM filtered LEFT JOIN (
-            SELECT {unit}, if(unit_variance <= $theta, 'sft', 'rl') AS side FROM train_units
-        ) USING ({unit})
+        SELECT {columns} FROM (
+            SELECT filtered.*, CASE WHEN kept THEN train_units.unit_variance END AS unit_variance
+            FROM filtered LEFT JOIN train_units USING ({unit})
+        ) ORDER BY shard, trajectory_id, step_number
     """
+
+
+def _with_split(rows: pa.RecordBatch, theta: float | None) -> pa.RecordBatch:
+    """Rows of `steps`; where there is no theta, no step has a variance to compare with it."""
+    is_sft = pc.less_equal(rows["unit_variance"], pa.scalar(theta, pa.float64()))
+    split = pc.if_else(is_sft, "sft", "rl")
+    return (
+        rows.append_column("split", split).select(STEPS.arrow_schema.names).cast(STEPS.arrow_schema)
+    )
 
 
 def _score_statistics(home: Home, shards: Sequence[str]) -> list[dict[str, float]]:

@@ -16,7 +16,7 @@ from schemas.errors import first_problem
 from ..roles import Plan, PlanStep, UnusableAnswerError, Verdict
 from .templates import escape_tags
 
-_BLANKS = " \t\n\r"
+BLANKS = " \t\n\r"
 SUCCESS_KEY, REFINE_KEY, PLAN_KEY = "previous_step_success", "refine_prompt", "execution_plan"
 _THINK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)(</answer>|\Z)", re.DOTALL)
@@ -64,7 +64,7 @@ def verdict_json(verdict: Verdict, success_key: str = SUCCESS_KEY) -> str:
 
 
 def _message(reasoning: str, answer: str) -> str:
-    return f"<think>{escape_tags(reasoning).strip(_BLANKS)}</think>\n<answer>{answer}</answer>"
+    return f"<think>{escape_tags(reasoning).strip(BLANKS)}</think>\n<answer>{answer}</answer>"
 
 
 def _step(step: PlanStep) -> dict[str, object]:

@@ -15,10 +15,12 @@ import re
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 
 from schemas import FoundryError
@@ -112,6 +114,19 @@ def insert_image_tags(text: str, count: int) -> str:
     head = IMAGE.join(parts[: own + 1])
     surplus = "".join(f"[image]{part}" for part in parts[own + 1 :])
     return IMAGE * (count - own) + head + surplus
+
+
+def inserts_as_is(name: str, *texts: str) -> bool:
+    """Whether a template inserts these values as they are, and at most asks if they are empty."""
+    template, _ = _load(name)
+    file = name if is_file(name) else template.filename or ""
+    tree = _ENVIRONMENT.parse(Path(file).expanduser().read_text("utf-8"))
+    statements = [*tree.find_all(nodes.Stmt)]
+    outputs = [each for each in statements if isinstance(each, nodes.Output)]
+    tests = [each.test for each in statements if isinstance(each, nodes.If)]
+    plain = {id(node) for node in [*tests, *chain.from_iterable(each.nodes for each in outputs)]}
+    names = [each for each in tree.find_all(nodes.Name) if each.name in texts]
+    return len(outputs) + len(tests) == len(statements) and all(id(each) in plain for each in names)
 
 
 def version_of(name: str) -> str:

@@ -3,7 +3,6 @@
 import pytest
 
 from assets.core import shard_map
-from assets.core.shard_map import ShardMap
 from assets.curation import shards
 from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
@@ -51,12 +50,11 @@ def settings(reviews=None, **balance):
 def test_any_grouping_gives_the_same_rows(home, monkeypatch, options, group_rows):
     wanted = curate(home, settings(**options))
     assert all(rows for rows, *_ in wanted.values())
-    monkeypatch.setattr(ShardMap, "_in_processes", in_this_process)
+    monkeypatch.setattr(shard_map, "_in_threads", in_this_thread)
     monkeypatch.setattr(shards, "GROUP_ROWS", group_rows)
     assert curate(home, settings(**options)) == wanted
 
 
-@pytest.mark.slow
 def test_workers_give_the_same_rows(home, monkeypatch):
     curate(home, settings(), {STEPS: BUILDERS[STEPS]})
     two_passes = {CRITIC_SFT: BUILDERS[CRITIC_SFT]}
@@ -76,5 +74,5 @@ def test_a_damaged_file_is_named_and_nothing_is_written(home):
     assert home.lake.partitions(STEPS) == []
 
 
-def in_this_process(_shard_map, function, groups):
+def in_this_thread(function, groups):
     return (function(*group) for group in groups)
