@@ -3,7 +3,7 @@
 The trajectories are synthetic: DuckDB makes them from hashes, with texts as long as in a real run.
 `python -m bench.curation 4000` measures any number of shards: 4,000 are ten million attempts.
 How far more workers would speed it up is counted, not timed: from the CPU of every group of shards
-and of the process that writes their rows, which works beside them.
+and of the thread that writes their rows, which works beside them.
 """
 
 import heapq
@@ -43,10 +43,10 @@ WORKERS = (2, 4, 8)
 MEANING = {
     "curation_attempts": ("synthetic attempts that are curated", "about 1,000,000"),
     "curation_seconds": ("scores -> steps -> the four data sets, written", "<= 120"),
-    "curation_cpu_seconds": ("user and system time of all processes that do", "<= 96"),
+    "curation_cpu_seconds": ("user and system time of all processes that do", "<= 40"),
     "curation_peak_gb": ("peak memory (VmHWM) of all of them together", "<= 2"),
     "curation_rows": ("rows of the data sets", ""),
-    "curation_4m_cpu_seconds": ("the same for four times as many attempts", "<= 384"),
+    "curation_4m_cpu_seconds": ("the same for four times as many attempts", "<= 160"),
     "curation_4m_peak_gb": ("the same for four times as many attempts", "<= 2"),
     **{
         f"curation_speedup_{workers}": (
@@ -118,7 +118,7 @@ def _curate(folder: Path) -> dict[str, float]:
 
 
 def _speedups(folder: Path) -> dict[str, float]:
-    """By set, the longer of what the writing process and the busiest of so many workers take."""
+    """By set, the longer of what the writing thread and the busiest of so many workers take."""
     home, settings = Home(folder), CurationSettings(critic=CriticSettings(canvas_size=96))
     seconds = dict.fromkeys((1, *WORKERS), 0.0)
     for table, build in _ASSETS:
