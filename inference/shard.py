@@ -6,6 +6,7 @@ It raises FoundryError when too many prompts were quarantined, or the lake canno
 """
 
 import asyncio
+from asyncio import Event
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
@@ -29,7 +30,7 @@ from warehouse import EncodedImage, Home
 
 from .calls.ask import CallSite, ModelCalls
 from .calls.progress import Progress
-from .calls.retry import RetryingCaller, summarize_error
+from .calls.retry import summarize_error
 from .calls.scoring import score_calls
 from .calls.worker_pool import WorkerPool
 from .events import ImageGenerated, TrajectoryRecorder, plan_from_rows, plan_rows
@@ -78,7 +79,8 @@ async def plan_shard(
     with ModelCalls(home, "plans", shard, roles, limits) as calls:
         workers = len(prompts) if uses_batch_api(roles.planner) else limits.in_flight
         pool = WorkerPool(shard, workers, limits.failure_share, progress)
-        ahead = _loops_ahead(home, shard, roles, settings, limits, calls.caller)
+        loops = ModelCalls(home, "trajectories", shard, roles, calls.caller)
+        ahead = _loops_ahead(loops, settings, limits.in_flight)
         async with ahead if begin_loops else nullcontext(lambda prompt, rows: None) as begin:
             planning = pool.map(
                 lambda prompt: _or_quarantine(
@@ -176,31 +178,24 @@ async def _or_quarantine(
         return QuarantineRow(**ids, stage=stage, reason=summarize_error(error))
 
 
-# Gets a prompt and the rows of its plan.
 _Begin = Callable[[PromptRow, list[PlanRow]], object]
 
 
 @asynccontextmanager
 async def _loops_ahead(
-    home: Home,
-    shard: str,
-    roles: Roles,
-    settings: LoopSettings,
-    limits: Limits,
-    caller: RetryingCaller,
+    calls: ModelCalls, settings: LoopSettings, workers: int
 ) -> AsyncIterator[_Begin]:
     """Begins the loop over each plan that it is given, so that the generator works while others are
     planned. At the end calls under way are finished: `run_shard` finds them, and goes on."""
-    is_over, slots = asyncio.Event(), asyncio.Semaphore(limits.in_flight)
-    with ModelCalls(home, "trajectories", shard, roles, caller) as calls:
+    is_over, slots = Event(), asyncio.Semaphore(workers)
 
-        async def run(prompt: PromptRow, rows: list[PlanRow]) -> None:
-            own = roles_of_prompt(roles, prompt.prompt_id)
-            async with slots:
-                with suppress(Exception):  # `run_shard` meets it again
-                    recorder = TrajectoryRecorder(prompt, rows, own, settings)
-                    await _run(calls, prompt, recorder, is_over)
+    async def run(prompt: PromptRow, rows: list[PlanRow]) -> None:
+        own = roles_of_prompt(calls.roles, prompt.prompt_id)
+        async with slots:
+            with suppress(Exception):  # `run_shard` meets it again
+                await _run(calls, prompt, TrajectoryRecorder(prompt, rows, own, settings), is_over)
 
+    with calls:
         async with asyncio.TaskGroup() as group:
             yield lambda prompt, rows: group.create_task(run(prompt, rows))
             is_over.set()
@@ -218,10 +213,7 @@ async def _plan(
 
 
 async def _run(
-    calls: ModelCalls,
-    prompt: PromptRow,
-    recorder: TrajectoryRecorder,
-    is_over: asyncio.Event | None = None,
+    calls: ModelCalls, prompt: PromptRow, recorder: TrajectoryRecorder, is_over: Event | None = None
 ) -> None:
     """The loop over a prompt's plan, until `is_over` is set."""
     if not recorder.plan:

@@ -65,16 +65,11 @@ class _Image(BaseModel):
     b64_json: str | None = None
 
 
-class _Usage(BaseModel):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-
-
 class _Images(BaseModel):
     """What counts of a response."""
 
     data: list[_Image] | None = None
-    usage: _Usage | None = None
+    usage: dict[str, Any] | None = None
 
 
 class ImagesAdapter(OpenAIAdapter):
@@ -110,12 +105,12 @@ def _file(number: int, image: EncodedImage) -> tuple[str, bytes, str]:
 
 
 def _parse_images(response: _Images) -> CompletionResult:
-    usage = response.usage or _Usage()
+    usage = response.usage or {}
     return CompletionResult(
         text="",
         images=tuple(_decode(image.b64_json) for image in response.data or () if image.b64_json),
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
+        input_tokens=usage.get("input_tokens") or 0,
+        output_tokens=usage.get("output_tokens") or 0,
     )
 
 

@@ -47,14 +47,10 @@ class _Choice(BaseModel):
     finish_reason: str | None = None
 
 
-class _CachedTokens(BaseModel):
-    cached_tokens: int | None = None
-
-
 class _Usage(BaseModel):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: _CachedTokens | None = None
+    prompt_tokens_details: dict[str, Any] | None = None
 
 
 class _Completion(BaseModel):
@@ -68,8 +64,7 @@ class _Completion(BaseModel):
 class OpenAIAdapter:
     """Chat completions, at once or in batches; the SDK's own retries are off: ours are counted.
 
-    A completion is sent as encoded JSON and parsed from the raw response, by the SDK's aiohttp
-    transport: together a third of the CPU time of its typed methods.
+    Encoded JSON, raw responses and the aiohttp transport take a third of its typed methods' CPU.
     """
 
     timeout_seconds: float
@@ -220,7 +215,7 @@ def _parse_completion(completion: _Completion) -> CompletionResult:
         refusal="its content filter" if reason == "content_filter" else message.refusal,
         input_tokens=usage.prompt_tokens or 0,
         output_tokens=usage.completion_tokens or 0,
-        cached_tokens=(details.cached_tokens or 0) if details else 0,
+        cached_tokens=(details or {}).get("cached_tokens") or 0,
     )
 
 
