@@ -36,7 +36,15 @@ from .calls.worker_pool import WorkerPool
 from .events import ImageGenerated, TrajectoryRecorder, plan_from_rows, plan_rows
 from .generators import roles_of_prompt
 from .loop import Loop, check_plan
-from .roles import PlanRequest, Roles, Score, UnusableAnswerError, qualified_name, uses_batch_api
+from .roles import (
+    BackendError,
+    PlanRequest,
+    Roles,
+    Score,
+    UnusableAnswerError,
+    qualified_name,
+    uses_batch_api,
+)
 from .settings import Limits, LoopSettings
 
 R = TypeVar("R", bound=Row)
@@ -193,7 +201,11 @@ async def _loops_ahead(
         own = roles_of_prompt(calls.roles, prompt.prompt_id)
         async with slots:
             with suppress(Exception):  # `run_shard` meets it again
-                await _run(calls, prompt, TrajectoryRecorder(prompt, rows, own, settings), is_over)
+                try:
+                    recorder = TrajectoryRecorder(prompt, rows, own, settings)
+                    await _run(calls, prompt, recorder, is_over)
+                except BackendError:  # nor can any other call succeed
+                    is_over.set()
 
     with calls:
         async with asyncio.TaskGroup() as group:

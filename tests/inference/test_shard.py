@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from inference.calls import forecast
-from inference.roles import UnusableAnswerError
+from inference.roles import BackendError, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard
 from schemas import FoundryError
@@ -258,6 +258,18 @@ async def test_loops_begin_while_others_are_planned(home, tmp_path):
     assert untimed(run.attempts) == untimed(expected_run.attempts)
     assert run.trajectories == expected_run.trajectories
     assert len(both.generator.calls) == len(both.critic.calls) == len(NAMES)
+
+
+async def test_a_generator_without_a_key_is_not_asked_again_while_others_are_planned(home):
+    def fail(prompt):
+        raise BackendError("the key is wrong")
+
+    prompts = [prompt_row(f"p{n}") for n in range(40)]
+    backends = roles(generator=ScriptedGenerator(fail=fail))
+    limits = Limits(generator=1, agents=1)
+    planned = await plan_shard(prompts, backends, home, LoopSettings(), limits, begin_loops=True)
+    assert len({row.prompt_id for row in planned.plans}) == 40, "plans do not fail with it"
+    assert len(backends.generator.calls) <= limits.in_flight < 10, "those that had begun"
 
 
 def untimed(attempts):
