@@ -7,7 +7,7 @@ import signal
 import subprocess
 from contextlib import contextmanager
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -68,6 +68,10 @@ def test_a_session_speaks_openenvs_protocol(home):
         assert json.load(urlopen(f"http://{address}/health")) == {"status": "healthy"}
         with pytest.raises(HTTPError, match="401"):
             urlopen(f"http://{address}/schema")
+        keyed = Request(f"http://{address}/schema", headers={"Authorization": "Bearer sesame"})
+        schema = json.load(urlopen(keyed))["action"]
+        # By these verifiers knows that a reply is the answer, and not a call of a tool.
+        assert (schema["title"], schema["required"]) == ("Answer", ["answer"])
         with pytest.raises(InvalidStatus, match="401"):
             connect(f"ws://{address}/ws")
         with pytest.raises(InvalidStatus, match="403"):  # a page of another origin

@@ -52,8 +52,8 @@ class EnvironmentSettings(ConfigModel):
     )
 
 
-class Action(BaseModel):
-    """What the policy answers."""
+class Answer(BaseModel):
+    """What the policy answers; verifiers would take a schema of the title `Action` for tools."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -109,7 +109,7 @@ class _Reset(_Message):
 
 class _Step(_Message):
     type: Literal["step"]
-    data: Action
+    data: Answer
 
 
 class _State(_Message):
@@ -149,8 +149,8 @@ class Session:
         match _parse(text):
             case _Reset(data=data):
                 return {"type": "observation", "data": await self._reset(data)}
-            case _Step(data=action):
-                return {"type": "observation", "data": await self._step(action.answer)}
+            case _Step(data=given):
+                return {"type": "observation", "data": await self._step(given.answer)}
             case _State():
                 return {"type": "state", "data": self._state.model_dump()}
             case _:
@@ -265,7 +265,7 @@ def make_app(environment: Environment, settings: EnvironmentSettings, keys: Keys
         return lambda _request: JSONResponse(content)
 
     models: dict[str, type[BaseModel]] = {
-        "action": Action,
+        "action": Answer,
         "observation": Observation,
         "state": State,
     }
