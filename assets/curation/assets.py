@@ -101,6 +101,7 @@ CRITIC_DPO_SET = _set_node(
     arrows=("scores", "reviews"),
     sections=("curation", "curation.reviews"),
     may_be_empty=True,
+    format_version=2,
 )
 PLANNER_SFT_SET = _set_node(
     name="planner_sft",

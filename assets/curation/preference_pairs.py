@@ -53,7 +53,7 @@ _PAIRS = f"""
         WHERE prompts.split = 'train' AND plans.prompt IS NOT NULL
     ),
     of_verdicts AS (
-        SELECT {_KEY}, 'verdict' AS source, person_accepted AS chosen_accepts,
+        SELECT {_KEY}, 'verdict' AS source, CAST(NULL AS BIGINT) AS compared_with, person_accepted AS chosen_accepts,
                coalesce(person_prompt, '') AS chosen_prompt, accepted AS rejected_accepts,
                refined_prompt AS rejected_prompt,
                CASE WHEN NOT person_accepted AND person_prompt IS NULL
@@ -61,13 +61,13 @@ _PAIRS = f"""
         FROM states WHERE person_accepted <> accepted
     ),
     of_prompts AS (
-        SELECT {_KEY}, 'prompt', false, person_prompt, false, refined_prompt,
+        SELECT {_KEY}, 'prompt', NULL, false, person_prompt, false, refined_prompt,
                CASE WHEN person_accepted THEN 'accepted_by_people'
                     WHEN trim(refined_prompt) IN ('', person_prompt) THEN 'same_prompt' END
         FROM states WHERE person_prompt IS NOT NULL AND NOT accepted
     ),
     of_preferences AS (
-        SELECT {_KEY}, 'preference', earlier_is_better,
+        SELECT {_KEY}, 'preference', other_iteration, earlier_is_better,
                CASE WHEN earlier_is_better THEN '' ELSE later.prompt END, NOT earlier_is_better,
                CASE WHEN earlier_is_better THEN later.prompt ELSE '' END,
                CASE WHEN person_accepted <> earlier_is_better THEN 'contradicts_verdict' END
@@ -82,7 +82,7 @@ _PAIRS = f"""
         FROM states JOIN scores USING ({_KEY})
     ),
     of_score_verdicts AS (
-        SELECT {_KEY}, 'score_verdict', overall > $good,
+        SELECT {_KEY}, 'score_verdict', NULL, overall > $good,
                CASE WHEN overall > $good THEN '' ELSE refined_prompt END, overall <= $good,
                CASE WHEN overall > $good THEN refined_prompt ELSE '' END,
                CASE WHEN trim(refined_prompt) = '' THEN 'no_rewrite'
@@ -94,7 +94,7 @@ _PAIRS = f"""
         WHERE decided_by_scores AND (NOT accepted OR overall < $bad)
     ),
     of_score_prompts AS (
-        SELECT {", ".join(f"judged.{name}" for name in _KEY.split(", "))}, 'score_prompt', false,
+        SELECT {", ".join(f"judged.{name}" for name in _KEY.split(", "))}, 'score_prompt', NULL, false,
                CASE WHEN own.overall > other.overall THEN own.prompt ELSE other.prompt END, false,
                CASE WHEN own.overall > other.overall THEN other.prompt ELSE own.prompt END,
                CAST(NULL AS VARCHAR)
@@ -153,7 +153,7 @@ def _rows(
     _create_pairs(connection, settings)
     version = add_critic_question(connection, settings.critic.agent_prompt)
     sql = f"""
-        SELECT concat_ws('/', {_KEY}, source) AS row_id, prompt_id, {_KEY}, source,
+        SELECT concat_ws('/', {_KEY}, source, compared_with) AS row_id, prompt_id, {_KEY}, source,
                [{{'role': 'user', 'content': critic_question(goal, rewritten)}}] AS messages,
                {{'role': 'assistant',
                  'content': critic_answer(chosen_accepts, chosen_prompt, '')}} AS chosen,
@@ -161,7 +161,7 @@ def _rows(
                  'content': critic_answer(rejected_accepts, rejected_prompt, '')}} AS rejected,
                [coalesce(source_image, '{canvas}'), image] AS images,
                {version}
-        FROM pairs WHERE reason IS NULL ORDER BY shard, {_KEY}, source
+        FROM pairs WHERE reason IS NULL ORDER BY shard, {_KEY}, source, compared_with
     """
     rows = as_rows(CRITIC_DPO, query_batches(connection, sql))
     return rows, Counter(count_reasons(connection, "pairs"))

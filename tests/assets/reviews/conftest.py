@@ -21,7 +21,8 @@ def say(world):
         if "accepted" in opinion:
             opinion["agrees"] = opinion["accepted"] == attempt.accepted
         if "better" in opinion:
-            kind, other = "preference", found[f"{name}-run", step, iteration + 1]
+            beside = opinion.pop("beside", iteration + 1)
+            kind, other = "preference", found[f"{name}-run", step, beside]
             opinion = {
                 "better_iteration": opinion["better"],
                 "other_iteration": other.iteration,

@@ -135,6 +135,13 @@ class TestPairs:
         assert all("<think></think>" in row["chosen"]["content"] for row in rows)
         assert len(prompt["images"]) == prompt["messages"][0]["content"].count("<image>") == 2
 
+    def test_an_attempt_is_compared_with_several(self, world, say):
+        world.add("a", [(2, False), (3, False), (9, True)])
+        say("a", 1, 0, better=1)
+        say("a", 1, 0, better=2, beside=2)
+        rows, _ = self.pairs(world)
+        assert [row["row_id"] for row in rows] == [f"a-run/1/0/preference/{n}" for n in (1, 2)]
+
     def test_a_preference_against_a_verdict_is_left_out(self, world, say):
         world.add("a", [(2, False), (3, True)])
         say("a", 1, 0, better=0)
