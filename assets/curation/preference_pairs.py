@@ -53,7 +53,8 @@ _PAIRS = f"""
         WHERE prompts.split = 'train' AND plans.prompt IS NOT NULL
     ),
     of_verdicts AS (
-        SELECT {_KEY}, 'verdict' AS source, CAST(NULL AS BIGINT) AS compared_with, person_accepted AS chosen_accepts,
+        SELECT {_KEY}, 'verdict' AS source, CAST(NULL AS BIGINT) AS compared_with,
+               person_accepted AS chosen_accepts,
                coalesce(person_prompt, '') AS chosen_prompt, accepted AS rejected_accepts,
                refined_prompt AS rejected_prompt,
                CASE WHEN NOT person_accepted AND person_prompt IS NULL
@@ -94,7 +95,8 @@ _PAIRS = f"""
         WHERE decided_by_scores AND (NOT accepted OR overall < $bad)
     ),
     of_score_prompts AS (
-        SELECT {", ".join(f"judged.{name}" for name in _KEY.split(", "))}, 'score_prompt', NULL, false,
+        SELECT {", ".join(f"judged.{name}" for name in _KEY.split(", "))}, 'score_prompt', NULL,
+               false,
                CASE WHEN own.overall > other.overall THEN own.prompt ELSE other.prompt END, false,
                CASE WHEN own.overall > other.overall THEN other.prompt ELSE own.prompt END,
                CAST(NULL AS VARCHAR)
