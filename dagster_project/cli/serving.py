@@ -303,11 +303,10 @@ def serve_environment(
 ) -> None:
     """Serve episodes over OpenEnv's protocol, to other trainers (docs/guides/environment.md)."""
     from assets.core.profile import load_profile
-    from training.environment.openenv import EnvironmentSettings, serve
+    from training.environment.openenv import serve
     from warehouse import Home
 
     from ..environment import open_environment
 
-    settings = EnvironmentSettings(host=host, port=port, sessions=sessions)
     with open_environment(load_profile(profile), Home(home), episode, dev) as environment:
-        serve(environment, settings, partial(typer.echo, err=True))
+        serve(environment, host, port, sessions, partial(typer.echo, err=True))

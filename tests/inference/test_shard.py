@@ -240,7 +240,7 @@ async def test_loops_begin_while_others_are_planned(home, tmp_path):
                 await drawn.wait()
             return await super().plan(request)
 
-    class TellsWhenItDraws(ScriptedGenerator):
+    class SignalsDrawing(ScriptedGenerator):
         async def generate(self, prompt, images, seed):
             drawn.set()
             return await super().generate(prompt, images, seed)
@@ -251,7 +251,7 @@ async def test_loops_begin_while_others_are_planned(home, tmp_path):
         rows = planned.plans
         return planned, await run_shard(prompts, rows, backends, home, SHARD, *settings)
 
-    both = roles(planner=WaitsForAnImage(), generator=TellsWhenItDraws())
+    both = roles(planner=WaitsForAnImage(), generator=SignalsDrawing())
     planned, run = await plan_and_run(home, both, begin_loops=True)
     expected, expected_run = await plan_and_run(Home(tmp_path / "alone"), alone)
     assert planned.plans == expected.plans

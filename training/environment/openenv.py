@@ -27,7 +27,6 @@ from inference.http.auth import AuthMiddleware, Keys, load_keys
 from inference.http.errors import install_error_handlers
 from inference.http.server import HTTPServer, MetricsRegistry, listening_socket, shutdown_signals
 from inference.roles import BackendError
-from schemas.yaml_config import ConfigModel
 
 from ..rewards.rollouts import RolloutResult
 from .episodes import Environment, Outcome, Turn, Turns
@@ -35,21 +34,11 @@ from .episodes import Environment, Outcome, Turn, Turns
 KEYS = "INTERLEAVE_ENV_KEYS"
 _MESSAGE_BYTES = 2**20
 _BODY_BYTES = 2**10  # there is no request with a body
-_IDLE_SECONDS = 60.0
+_IDLE_SECONDS = 60.0  # of an HTTP connection
+_SESSION_IDLE_SECONDS = 3600  # without a message; then it ends
 _GRACE_SECONDS = 1
 _SEEDS = 2**31
 _log = logging.getLogger(__name__)
-
-
-class EnvironmentSettings(ConfigModel):
-    """How an environment is served."""
-
-    host: str = Field("127.0.0.1", description="Address to listen on")
-    port: int = Field(8040, ge=0, le=65535, description="Port to listen on; 0: any free one")
-    sessions: int = Field(256, ge=1, description="Sessions at once; a further one is refused")
-    idle_seconds: float = Field(
-        3600, gt=0, description="A session without a message for so long ends"
-    )
 
 
 class Answer(BaseModel):
@@ -230,16 +219,16 @@ class _Metrics(MetricsRegistry):
         self.messages = self.counter("messages", "Messages of clients, by what answered", ["type"])
 
 
-def make_app(environment: Environment, settings: EnvironmentSettings, keys: Keys) -> Starlette:
-    """The server's application."""
+def make_app(environment: Environment, sessions: int, keys: Keys) -> Starlette:
+    """The server's application. `sessions`: at once; a further one is refused."""
     metrics, open_sessions = _Metrics(), set[Session]()
     metrics.sessions.set_function(lambda: len(open_sessions))
 
     async def serve_session(websocket: WebSocket) -> None:
         await websocket.accept()
         with suppress(WebSocketDisconnect, TimeoutError):
-            if len(open_sessions) >= settings.sessions:
-                await _send(websocket, "error", _at_capacity(settings.sessions))
+            if len(open_sessions) >= sessions:
+                await _send(websocket, "error", _at_capacity(sessions))
             else:
                 session = Session(environment)
                 open_sessions.add(session)
@@ -253,7 +242,7 @@ def make_app(environment: Environment, settings: EnvironmentSettings, keys: Keys
 
     async def converse(websocket: WebSocket, session: Session) -> None:
         while True:
-            async with asyncio.timeout(settings.idle_seconds):
+            async with asyncio.timeout(_SESSION_IDLE_SECONDS):
                 text = await websocket.receive_text()
             message = await _answer(session, text)
             if message is None:
@@ -286,17 +275,16 @@ def make_app(environment: Environment, settings: EnvironmentSettings, keys: Keys
 
 
 def serve(
-    environment: Environment, settings: EnvironmentSettings, report: Callable[[str], object]
+    environment: Environment, host: str, port: int, sessions: int, report: Callable[[str], object]
 ) -> None:
     """Serve until Ctrl-C or SIGTERM. `report` gets a line for each change of state.
 
     Raises BackendError: the port is taken, or no key is set for an address beyond this machine.
     """
-    keys = load_keys(settings.host, KEYS)
-    app = make_app(environment, settings, keys)
-    with listening_socket(settings.host, settings.port) as listener, shutdown_signals():
-        port, count = listener.getsockname()[1], len(environment.prompts)
-        report(f"{environment.name}: {count} requests; http://{settings.host}:{port}")
+    app = make_app(environment, sessions, load_keys(host, KEYS))
+    with listening_socket(host, port) as listener, shutdown_signals():
+        taken, count = listener.getsockname()[1], len(environment.prompts)
+        report(f"{environment.name}: {count} requests; http://{host}:{taken}")
         server = HTTPServer(app, _IDLE_SECONDS, _GRACE_SECONDS, message_bytes=_MESSAGE_BYTES)
         server.run(sockets=[listener])
         report("stopped")
