@@ -7,9 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from assets.core.foundry import FoundryResource
-from assets.trajectories.branches import Change, play_branch
+from assets.trajectories.branches import BranchLoop, Change, play_branch
 from dagster_project.cli.app import app
 from inference import shard as engine
+from inference.calls.ask import ModelCalls
+from inference.events import AttemptJudged, plan_from_rows
+from inference.roles import Verdict
 from inference.settings import Limits, LoopSettings
 from schemas import FoundryError
 from schemas.prompts import PROMPTS, PromptRow
@@ -102,6 +105,26 @@ def test_what_if_the_critic_had_accepted_here(foundry):
     assert following.source_image == attempt["image"]
     again = play_branch(foundry, attempt["trajectory_id"], Change(1, 0, accept=True))
     assert again.row == branch.row.model_copy(update={"calls": 0}), "its calls are journaled"
+
+
+class RejectsAll:
+    backend, model = "test", "1"
+
+    async def judge(self, before, after, instruction, prompt):
+        return Verdict(False, "", "no")
+
+
+async def test_another_critic_judges_from_the_attempt_on(foundry):
+    attempt = a_rejected(foundry)
+    own = attempt["prompt_id"]
+    plan = plan_from_rows([row for row in foundry.rows(PLANS, SHARD) if row.prompt_id == own])
+    with ModelCalls(foundry.home, "branches", SHARD, foundry.roles, Limits()) as calls:
+        change, critics = Change(1, 1, critic="other"), {"other": RejectsAll()}
+        loop = BranchLoop(*(calls, LoopSettings(), own, plan), changes=(change,), critics=critics)
+        judged = [event async for event in loop.events() if isinstance(event, AttemptJudged)]
+    assert judged[0].verdict.reasoning == attempt["reasoning"], "before it the recorded one"
+    assert {each.verdict.reasoning for each in judged[1:]} == {"no"}
+    assert {each.call.model for each in judged[1:]} == {"1"}
 
 
 def test_a_branch_of_a_branch_keeps_its_changes(foundry):
