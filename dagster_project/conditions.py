@@ -9,6 +9,8 @@ import os
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import dagster as dg
@@ -79,12 +81,12 @@ def _training(name: str, foundry: FoundryResource) -> Condition:
     if name == BASE_MODEL:
         due = When.missing() & ~When.execution_failed() | failed
     elif name == "rubrics":  # of the evaluation that follows
-        due = EnoughRows(foundry) & night & ~_runs(PLANNER) & ~_runs(SFT_CRITIC)
+        due = EnoughRows(foundry) & night
     elif name in FIRST_TRAININGS:
         due = EnoughRows(foundry, FIRST_TRAININGS[name]) & night & ~When.any_deps_missing()
     else:
         due = requested | failed
-    return (due & _is_idle()).with_label("trained on enough new rows")
+    return (due & _no_training_runs()).with_label("trained on enough new rows")
 
 
 def _of(names: Sequence[str]) -> dg.AssetSelection:
@@ -106,8 +108,11 @@ def _is_idle() -> Condition:
     return ~When.in_progress() & ~When.any_deps_in_progress()
 
 
-def _runs(name: str) -> Condition:
-    return When.asset_matches(dg.AssetKey(name), When.in_progress())
+def _no_training_runs() -> Condition:
+    """Nothing of what is trained runs, or is about to change: an agent that was requested beside
+    the evaluation of another one would not be evaluated itself."""
+    idle = (When.asset_matches(dg.AssetKey(name), _is_idle()) for name in TRAINED)
+    return reduce(and_, idle).with_label("no training, evaluation or promotion runs")
 
 
 def _once_per_tick(cron: str) -> Condition:

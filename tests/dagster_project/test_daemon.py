@@ -18,6 +18,7 @@ import yaml
 from assets.checkpoints import training
 from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
+from dagster_project.retraining import decide
 from dagster_project.run import run_lineage
 from schemas.trajectories import SCORES
 from tests.dagster_project.conftest import trained_foundry
@@ -132,6 +133,7 @@ def test_from_a_schedules_tick_to_other_agents_of_the_service(foundry, ui, webho
         (line,) = webhook.lines
         assert f"[{SHARDS[1]}] failed; it is started again" in line
         wait_until(lambda: exports(ui) > exported)
+        wait_until(lambda: all(decide(foundry, role).is_due for role in AGENTS))
 
         start_sensor(ui, "retrain_when_grown")
         wait_until(lambda: not promoted(foundry).items() & first.items())

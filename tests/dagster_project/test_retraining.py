@@ -17,7 +17,7 @@ from dagster_project import retraining
 from dagster_project.stages import is_up_to_date
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
-from schemas.training import PLANNER, RL_PLANNER
+from schemas.training import CRITIC, PLANNER, RL_PLANNER, SFT_CRITIC
 from tests.dagster_project.conftest import copy_lake, tiny_foundry
 from tests.helpers.fake_launcher import FakeLauncher
 from tests.helpers.ticks import ConditionTicks, materialize
@@ -203,3 +203,22 @@ def test_nothing_is_requested_while_it_runs(foundry, instance, ticks, launcher, 
     monkeypatch.setattr(training, "run_job", run_job)
     train(foundry, instance)
     assert requested == [{}]
+
+
+def test_an_agent_that_is_due_while_another_is_evaluated_waits_for_it(
+    sample, foundry, instance, ticks, launcher, monkeypatch
+):
+    complete, requested = tiny_foundry(sample.parent), []
+
+    def compare(*_):
+        for table in (CRITIC_SFT, CRITIC_RL):
+            foundry.home.lake.write(table, complete.rows(table))
+        export(foundry)
+        requested.append(ticks.next(after_days=1))
+        raise FoundryError("stopped")
+
+    monkeypatch.setattr(evaluation, "compare", compare)
+    materialize(foundry, instance, sorted(ticks.next(after_days=1)), raise_on_error=False)
+    assert requested == [{}]
+    followers = {RL_PLANNER, "rubrics", "evaluation", "promotion"}
+    assert ticks.next().keys() == {SFT_CRITIC, CRITIC, *followers}
