@@ -104,6 +104,7 @@ class Loop:
     images: tuple[EncodedImage, ...] = ()  # given with the request
     candidates: int = 1  # images drawn (and judged) at once for each prompt of a step
     draw_ahead: bool = False  # use `SpeculativeDraw` where a generator slot is free
+    begun: tuple[int, str] = (0, "")  # first attempt at the first step, and its prompt
     _ahead: SpeculativeDraw = field(default_factory=SpeculativeDraw, init=False)
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -139,8 +140,9 @@ class Loop:
         self, step: PlanStep, goal: str, images: Sequence[EncodedImage]
     ) -> AsyncGenerator[ImageGenerated | AttemptJudged, None]:
         """Draw, judge and refine until an image is accepted or T_max is reached."""
-        prompt = goal
-        for attempt in range(self.settings.t_max):
+        is_begun = bool(self.begun[1]) and step is self.plan.steps[0]
+        first, prompt = self.begun if is_begun else (0, goal)
+        for attempt in range(first, self.settings.t_max):
             draws = await self._draw_candidates(step, attempt, prompt, images)
             self._draw_next_step(step, [*images, draws[0].image])
             for draw in draws:

@@ -25,6 +25,7 @@ from .recipes import LINEAGE
 # Assumptions, for homes that have nothing to measure.
 _ROWS_PER_TRAJECTORY = 1.5
 _DRAWN_SHARE = 0.5
+_PLAYED_SHARE = 0.5  # of a trajectory's drawings, after the attempt that a row is about
 _MIN_MEASURED = 100  # answers that tell a share
 _CPU_ROLLOUT_SECONDS = 0.2  # of a rollout, with its update: the packaged model on two cores
 _GPU_SECONDS = 3.0  # of a rollout: 128 of an 8B model in some 50 s on 8 GPUs
@@ -86,7 +87,8 @@ def grpo_loads(foundry: FoundryResource, trajectories: int, attempts: float) -> 
     if trajectories or not CheckpointRegistry(home).is_complete(CRITIC, version):
         rows = rows_to_come(foundry, CRITIC_RL, trajectories, _ROWS_PER_TRAJECTORY)
         drawn_share, drawn_measured = _drawn_share(home, training.critic_rl)
-        shares = drawn_share, drawn_measured, float(training.critic_rl.reward.draws)
+        each = attempts * _PLAYED_SHARE if training.critic_rl.reward.of == "trajectory" else 1.0
+        shares = drawn_share, drawn_measured, each * training.critic_rl.reward.draws
         yield from _grpo_load(home, CRITIC, training.critic_rl, rows, shares)
     if (settings := training.planner_rl) is None:
         return
@@ -140,6 +142,8 @@ def _drawn_share(home: Home, settings: CriticGrpoSettings) -> tuple[float, int]:
     """Share of the answers that are drawn, and the number of rows that it was measured on."""
     if "step" in settings.reward.without:
         return 0.0, 0
+    if settings.reward.of == "trajectory":
+        return 1.0, 0
     accepted, table = {
         "paper": ("verdict", "rollouts"),  # null: malformed
         "code": ("evaluation.success", "critic_rl"),

@@ -157,11 +157,7 @@ def planner_rl(foundry: FoundryResource) -> Recipe:
         raise FoundryError(
             f"profile {profile.name} has no training.planner_rl: add it to reinforce the planner"
         )
-    if profile.evaluation.judge is None and world_of(profile.pack) != "sketch":
-        raise FoundryError(
-            f"training.planner_rl: nothing grades the plans of pack {profile.pack}: set "
-            "`evaluation.judge`, or leave planner_rl out"
-        )
+    _require_grader(profile, "planner_rl: nothing grades the plans", "leave planner_rl out")
     parent = _start("planner_rl", "planner", settings) or planner_sft(foundry)
     data = _lineage_data(foundry, "verl", PLANNER_RL)
     return grpo(foundry, RL_PLANNER, parent, data, settings)
@@ -169,9 +165,20 @@ def planner_rl(foundry: FoundryResource) -> Recipe:
 
 def critic_rl(foundry: FoundryResource) -> Recipe:
     settings = _training(foundry).critic_rl
+    if settings.reward.of == "trajectory":
+        problem = "critic_rl.reward: nothing grades the trajectories"
+        _require_grader(foundry.settings, problem, "set `of: step`")
     start = None if _round(foundry) else _start("critic_rl", "critic", settings)
     data = _lineage_data(foundry, "verl", CRITIC_RL)
     return grpo(foundry, CRITIC, start or critic_sft(foundry), data, settings)
+
+
+def _require_grader(profile: Profile, problem: str, remedy: str) -> None:
+    """Raises FoundryError where no judge is set, and the pack has no exact grader."""
+    if profile.evaluation.judge is None and world_of(profile.pack) != "sketch":
+        raise FoundryError(
+            f"training.{problem} of pack {profile.pack}: set `evaluation.judge`, or {remedy}"
+        )
 
 
 def agent_names(foundry: FoundryResource) -> dict[AgentRole, tuple[str, ...]]:
@@ -266,24 +273,24 @@ def grpo(
     hardware: Hardware = "gpu" if settings.gpus else "cpu"
     inputs: dict[str, Any] = {"trainer": pinned_version("rl", hardware, "verl")}
     if isinstance(settings, PlannerGrpoSettings):
-        inputs |= _origin_of_plan_rewards(profile, roles, settings)
+        inputs |= _origin_of_grades(profile, roles, settings.reward.of == "outcome")
         return Recipe(name, "planner", settings, job, parent=parent, data=data, inputs=inputs)
     inputs |= {
         "generator": _models_of(roles, "generator", settings.reward.generators),
         "scorer": _models_of(roles, "scorer"),
     }
-    if (conditioning := profile.loop.conditioning) != "last":
+    if settings.reward.of == "trajectory":
+        inputs = _origin_of_grades(profile, roles, plays=True) | inputs
+    elif (conditioning := profile.loop.conditioning) != "last":
         inputs["conditioning"] = conditioning
     return Recipe(name, "critic", settings, job, parent=parent, data=data, inputs=inputs)
 
 
-def _origin_of_plan_rewards(
-    profile: Profile, roles: Backends, settings: PlannerGrpoSettings
-) -> dict[str, Any]:
-    """What they follow from: the grader, and for outcomes who makes the pictures."""
+def _origin_of_grades(profile: Profile, roles: Backends, plays: bool) -> dict[str, Any]:
+    """What grades in rewards follow from: the grader and, where the loop `plays`, its models."""
     judge = profile.evaluation.judge
     grader = {"grader": judge and judge.model.identity}
-    if settings.reward.of == "plan":
+    if not plays:
         return grader
     models = {role: _models_of(roles, role) for role in ("generator", "critic")}
     return {**grader, **models, "loop": profile.loop}

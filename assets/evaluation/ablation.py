@@ -39,6 +39,7 @@ from . import variants
 from .variants import Variant
 
 _SFT_PASSES = 3  # over a sequence: forward, and backward, which counts as two
+_STEPS_BY_TRAJECTORY = 0.3  # of the steps: a rollout's drawings are so many more
 _BUILT: dict[tuple[str, str, str], DataSet] = {}
 
 
@@ -81,6 +82,20 @@ def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
     settings = settings.model_copy(update={"reward": reward})
     data = recipes.exported(foundry, "verl", CRITIC_RL)
     return recipes.grpo(foundry, name, recipes.critic_sft(foundry), data, settings)
+
+
+def _rl_by_trajectory(foundry: FoundryResource) -> Recipe:
+    """The critic's GRPO with credit by trajectories, for about as many drawings as its own."""
+    settings = foundry.training.critic_rl
+    data = recipes.exported(foundry, "verl", CRITIC_RL)
+    steps = settings.max_steps or data.rows // settings.batch
+    changes = {
+        "reward": settings.reward.model_copy(update={"of": "trajectory"}),
+        "max_steps": math.ceil(steps * _STEPS_BY_TRAJECTORY),
+    }
+    parent = recipes.critic_sft(foundry)
+    name = variants.RL_TRAJECTORY
+    return recipes.grpo(foundry, name, parent, data, settings.model_copy(update=changes))
 
 
 def _sft_on_rl_labels(foundry: FoundryResource) -> Recipe:
@@ -158,6 +173,7 @@ ABLATION_RECIPES: dict[str, RecipeOf] = {
     variants.SFT_ON_RL_LABELS: _sft_on_rl_labels,
     variants.NO_STEP: partial(_rl_without, "step", variants.NO_STEP),
     variants.NO_ACCURACY: partial(_rl_without, "accuracy", variants.NO_ACCURACY),
+    variants.RL_TRAJECTORY: _rl_by_trajectory,
     variants.ONE_AGENT: _one_agent,
     variants.UNFILTERED: _unfiltered,
 }

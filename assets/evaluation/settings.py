@@ -42,11 +42,11 @@ class AblationSettings(ConfigModel):
     """The asset `ablation`: variants that are trained and evaluated once per training seed."""
 
     variants: tuple[VariantName, ...] = Field(
-        tuple(VARIANTS),
+        tuple(name for name in VARIANTS if name != "rl_trajectory"),
         min_length=1,
         description="Variants that are trained and evaluated; relations of others are not "
-        "measured. Oracles are left out where the profile's section of the provider has not that "
-        "model as planner and critic, or its key is not set",
+        "measured. All by default but `rl_trajectory`. Oracles are left out where the profile's "
+        "section of the provider has not that model as planner and critic, or its key is not set",
     )
     benchmark: str | None = Field(
         None,

@@ -8,6 +8,7 @@ from schemas.training import BASE_MODEL, CRITIC, PLANNER, RL_PLANNER, SFT_CRITIC
 
 # Names of checkpoints that only the ablation has.
 NO_STEP, NO_ACCURACY = "ablation_rl_no_step", "ablation_rl_no_accuracy"
+RL_TRAJECTORY = "ablation_rl_trajectory"
 ONE_AGENT, UNFILTERED = "ablation_one_agent", "ablation_unfiltered"
 SFT_ON_RL_LABELS = "ablation_sft_on_rl_labels"
 # Hosted models in place of checkpoints: the section of the profile that has them, and their name.
@@ -70,7 +71,7 @@ class Variant:
 _BASE, _SFT, _RL = "+ Qwen3-VL-8B, zero-shot", "+ Full SFT", "+ Full RL"
 # `base` and `untrained` stand for one row of the paper: there, an untrained model answers in the
 # form. So do a variant and its `_sampled` one: how the paper's agents decode is not said. The
-# control `sft_on_rl_labels` and reinforced planners are not the paper's.
+# control `sft_on_rl_labels`, reinforced planners and credit by trajectories are not the paper's.
 _VARIANTS = (
     Variant("generator_only", None, None, paper="FLUX.2-klein-9B"),
     Variant("oracle_gemini", GEMINI, GEMINI, paper="+ Gemini 2.5 Pro, oracle"),
@@ -82,6 +83,7 @@ _VARIANTS = (
     Variant("sft_on_rl_labels", PLANNER, SFT_ON_RL_LABELS),
     Variant("rl_no_step", PLANNER, NO_STEP, paper="+ RL without step reward"),
     Variant("rl_no_accuracy", PLANNER, NO_ACCURACY, paper="+ RL without accuracy reward"),
+    Variant("rl_trajectory", PLANNER, RL_TRAJECTORY),
     Variant("full_rl", PLANNER, CRITIC, paper=_RL),
     Variant("planner_rl", RL_PLANNER, SFT_CRITIC),
     Variant("both_rl", RL_PLANNER, CRITIC),

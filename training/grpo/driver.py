@@ -44,6 +44,7 @@ from ..rewards.rollouts import (
     right_shares,
 )
 from ..rewards.service import LOOPBACK, Reward, RewardService, serve_rewards_in_thread
+from ..rewards.trajectory import TrajectoryReward, judged_attempts
 from ..tracking import has_package, require_tracker
 from . import recipe
 from .rows import choice_figures, prepare_rows
@@ -260,8 +261,8 @@ class GrpoRun:
 
     def _backends(self) -> Backends:
         """Those of the profile; a trained agent is loaded only where its answers count."""
-        settings, untrained = self._settings, {"planner": "sketch"}
-        if not isinstance(settings, recipe.PlannerGrpoSettings) or settings.reward.of == "plan":
+        untrained = {"planner": "sketch"}
+        if self._settings.reward.of in ("plan", "step"):
             untrained["critic"] = "sketch"
         bindings = self._job.roles.roles.model_copy(update=untrained)
         return self._job.roles.model_copy(update={"roles": bindings})
@@ -276,13 +277,15 @@ class GrpoRun:
         settings = self._settings.reward
         named = [self._backends().of_backend("generator", n, home) for n in settings.generators]
         drawing = named or [generator for generator, _ in generator_shares(calls.roles)]
-        yield CriticReward(
-            calls,
-            generators_of_rows(drawing, self._judged_prompts, settings.seed, home, self._folder),
-            settings,
-            self._job.loop.conditioning,
-            self._images_of_rows(home),
-        )
+        rows, loop = self._judged_prompts, self._job.loop
+        generator_of = generators_of_rows(drawing, rows, settings.seed, home, self._folder)
+        if settings.of == "step":
+            images_of = self._images_of_rows(home)
+            yield CriticReward(calls, generator_of, settings, loop.conditioning, images_of)
+            return
+        attempts = judged_attempts(home, self._attempts_of_rows)
+        with self._grader(home) as grader:
+            yield TrajectoryReward(calls, generator_of, settings, loop, grader, attempts)
 
     @contextmanager
     def _verdict_rewards(self, calls: ModelCalls, home: Home) -> Iterator[Reward]:
@@ -309,9 +312,13 @@ class GrpoRun:
         """The images so far by the id of a row, where rewards are drawn from all of them."""
         if self._job.loop.conditioning == "last":
             return lambda _row: ()
-        # The id of a row is that of its attempt, and the number of a copy.
-        images = images_so_far(home, {row.rpartition("/")[0] for row in self._judged_prompts})
+        images = images_so_far(home, self._attempts_of_rows)
         return lambda row: images.get(row.rpartition("/")[0], ())
+
+    @property
+    def _attempts_of_rows(self) -> set[str]:
+        """The id of a row is that of its attempt, and the number of a copy."""
+        return {row.rpartition("/")[0] for row in self._judged_prompts}
 
     def _report(self, point: TrainingProgress, service: RewardService) -> None:
         self._curves.append(point.model_dump(mode="json", exclude_none=True))

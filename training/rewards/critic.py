@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -63,6 +64,15 @@ class _PromptRefusedError(Exception):
     """The generator gives no image for a prompt, whoever asks."""
 
 
+class StepPart(NamedTuple):
+    """The step part of a reward. `image`: drawn first; `problem`: why nothing could be drawn."""
+
+    value: float
+    image: str | None = None
+    problem: str | None = None
+    generator: str | None = None
+
+
 class CriticReward:
     """Grades answers of the critic.
 
@@ -111,28 +121,34 @@ class CriticReward:
         graded = replace(parts, accuracy=reward.accuracy_reward(answer.verdict, truth, form))
         if "step" in self.settings.without:
             return RolloutResult("scored", graded)
-        if not reward.needs_image(answer.verdict, truth, form):
-            return RolloutResult("scored", replace(graded, step=reward.neutral_step_reward(form)))
-        # without a new prompt the previous one, as the reference does
-        prompt = answer.refined_prompt or state.rewritten_prompt or state.origin_prompt
+        try:
+            step, image, problem, name = await self._step_part(row_id, answer, state)
+        except Exception as error:  # of generator, scorer, grader or image store
+            name = qualified_name(self._generator_of(row_id))
+            return RolloutResult("masked", parts, error=summarize_error(error), generator=name)
+        parts = replace(graded, step=step)
+        return RolloutResult("scored", parts, image=image, error=problem, generator=name)
+
+    async def _step_part(
+        self, row_id: str, answer: reward.ParsedAnswer, state: CriticState
+    ) -> StepPart:
+        """What the next image gains over the judged one."""
+        form = self.settings.form
+        if not reward.needs_image(answer.verdict, state.evaluation.success, form):
+            return StepPart(reward.neutral_step_reward(form))
         first_image, problem = None, None
         generator = self._generator_of(row_id)
-        name = qualified_name(generator)
         try:
             images = await self._images_before(row_id, state.origin_image, generator)
+            prompt = next_prompt(answer, state)
             draw = partial(self._redraw, row_id, generator, images, state.origin_prompt, prompt)
             seeds = range(self.settings.seed, self.settings.seed + self.settings.draws)
             redraws = await asyncio.gather(*map(draw, seeds))
             first_image, grades = redraws[0][0], [each for _, each in redraws]
         except _PromptRefusedError as error:  # the policy's fault
             grades, problem = [reward.WORST], str(error)
-        except Exception as error:  # of generator, scorer or image store
-            error_text = summarize_error(error)
-            return RolloutResult("masked", parts, error=error_text, generator=name)
-        step = fmean(reward.step_reward(state.grades, each, form) for each in grades)
-        return RolloutResult(
-            "scored", replace(graded, step=step), image=first_image, error=problem, generator=name
-        )
+        gain = fmean(reward.step_reward(state.grades, each, form) for each in grades)
+        return StepPart(gain, first_image, problem, qualified_name(generator))
 
     async def _redraw(
         self,
@@ -166,6 +182,11 @@ class CriticReward:
         return await asyncio.to_thread(
             conditioning_images, self._conditioning, generator, [*earlier, image]
         )
+
+
+def next_prompt(answer: reward.ParsedAnswer, state: CriticState) -> str:
+    """Without a new prompt it is the previous one, as in the reference."""
+    return answer.refined_prompt or state.rewritten_prompt or state.origin_prompt
 
 
 def generators_of_rows(

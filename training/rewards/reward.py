@@ -46,6 +46,7 @@ Part = Literal["accuracy", "step"]
 
 FORMAT_WEIGHT = 0.5
 _SEMANTICS_WEIGHT = 0.75  # of the code's step part: 0.6 of 0.6 + 0.2
+_SUCCESS_WEIGHT = 0.8  # of a trajectory; the rest is for drawings that it does without
 _MAX_GRADE = 10.0
 _AROUND_TAGS = re.compile(r"\s*([<>/])\s*")
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
@@ -95,6 +96,13 @@ class RewardSettings(RewardLimits):
         description="paper: accuracy 0 or -1, step -1 to 1, a drawing for every rejection; code: "
         "both 0 to 1, a drawing for every row whose picture is bad (as the reference's code)",
     )
+    of: Literal["step", "trajectory"] = Field(
+        "step",
+        exclude_if=lambda value: value == "step",  # in no version of a checkpoint of before
+        description="What the step part is: the gain of the next picture (the paper); or how the "
+        "trajectory ends that goes on with the answer, with the profile's critic from there on: "
+        "0.8 if it is as requested, and up to 0.2 for the drawings that it does without",
+    )
     alpha: float = Field(0.2, ge=0, le=1, description="Weight of accuracy against step")
     without: tuple[Part, ...] = Field(
         (), max_length=1, description="Ablation: a part that is left out; the other gets its weight"
@@ -103,8 +111,8 @@ class RewardSettings(RewardLimits):
     draws: int = Field(
         1,
         ge=1,
-        description="Drawings of a rewritten prompt, with the seeds that follow `seed`; the step "
-        "part is the mean of their gains (reference: 1)",
+        description="Drawings of a rewritten prompt, with the seeds that follow `seed`, or "
+        "continuations of the trajectory; the step part is their mean (reference: 1)",
     )
     generators: tuple[GeneratorBackend, ...] = Field(
         (),
@@ -203,6 +211,12 @@ def step_reward(before: Grades, after: Grades, form: Form = "paper") -> float:
     semantics = _scale_gain(after.semantics - before.semantics)
     quality = _scale_gain(after.quality - before.quality)
     return _SEMANTICS_WEIGHT * semantics + (1 - _SEMANTICS_WEIGHT) * quality
+
+
+def trajectory_reward(success: bool, drawings: int, most: int) -> float:
+    """The step part by the end of a trajectory, 0 to 1. `most`: drawings that it may take."""
+    saved = 1 - drawings / most if most else 1.0
+    return _SUCCESS_WEIGHT * success + (1 - _SUCCESS_WEIGHT) * saved
 
 
 def total_reward(parts: RewardParts, settings: RewardSettings) -> float:

@@ -1,0 +1,147 @@
+"""Rewards by the end of a trajectory, against recorded ones and branches of them."""
+
+import asyncio
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+from assets.core.foundry import FoundryResource
+from assets.trajectories.branches import Change, play_branch
+from inference.calls.ask import ModelCalls
+from inference.calls.call_index import CallIndex
+from inference.roles import OutcomeGrade, PlanRequest, RequestOutcome
+from inference.settings import LoopSettings
+from inference.sketch_world.grader import SketchGrader
+from schemas.curation import Evaluation
+from schemas.prompts import PROMPTS
+from schemas.training import CRITIC
+from schemas.trajectories import ATTEMPTS
+from tests.assets.evaluation.sample_lake import SHARD, write_sample_lake
+from tests.training.rewards.reward_world import QUICK, FaultyGenerator, answer
+from training.rewards.critic import CriticState
+from training.rewards.trajectory import TrajectoryReward, judged_attempts
+from warehouse import Home
+
+SETTINGS = QUICK.model_copy(update={"of": "trajectory"})
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    root = tmp_path_factory.mktemp("trajectories") / "home"
+    write_sample_lake(Home(root), 12, FoundryResource(profile="sketch", root=str(root)).roles)
+    return root
+
+
+@pytest.fixture
+def foundry(template, tmp_path):
+    root = shutil.copytree(template, tmp_path / "home")
+    return FoundryResource(profile="sketch", root=str(root))
+
+
+def id_of(attempt):
+    return f"{attempt.trajectory_id}/{attempt.step_number}/{attempt.iteration}"
+
+
+def state_of(attempt):
+    return CriticState(
+        origin_prompt=attempt.prompt,
+        rewritten_prompt=attempt.prompt if attempt.iteration else "",
+        origin_image=attempt.source_image or attempt.image,
+        evaluation=Evaluation(success=attempt.accepted, semantics=5.0, quality=5.0),
+    )
+
+
+@contextmanager
+def rewards(foundry, settings=SETTINGS, generator=None, grader=None, loop=None):
+    """Of the models that made the lake's trajectories."""
+    attempts = judged_attempts(foundry.home, [id_of(row) for row in foundry.rows(ATTEMPTS)])
+    roles, grader, loop = foundry.roles, grader or SketchGrader(), loop or LoopSettings()
+    generator = generator or roles.generator
+    with ModelCalls(foundry.home, CRITIC, "v1", roles, settings.limits) as calls:
+        yield TrajectoryReward(calls, lambda _row: generator, settings, loop, grader, attempts)
+
+
+def part(success, drawings, most):
+    return pytest.approx(0.8 * success + 0.2 * (1 - drawings / most if most else 1))
+
+
+async def is_right(foundry, trajectory):
+    """Of recorded attempts of one trajectory, in their order."""
+    [prompt] = [row for row in foundry.rows(PROMPTS) if row.prompt_id == trajectory[0].prompt_id]
+    attempts = judged_attempts(foundry.home, [id_of(trajectory[-1])])
+    images = foundry.home.images
+    chosen = tuple((a.step_number, images.get(a.image)) for a in trajectory if a.chosen)
+    inputs = tuple(map(images.get, prompt.input_images))
+    plan = attempts[id_of(trajectory[-1])].plan
+    outcome = RequestOutcome(prompt.prompt_id, PlanRequest(prompt.text, inputs), plan, chosen)
+    return (await SketchGrader().grade_outcome(outcome)).success
+
+
+def by_trajectory(foundry):
+    found = {}
+    for row in sorted(foundry.rows(ATTEMPTS), key=lambda row: (row.step_number, row.iteration)):
+        found.setdefault(row.trajectory_id, []).append(row)
+    return list(found.values())
+
+
+async def test_with_the_recorded_answers_trajectories_end_as_recorded(foundry):
+    seen = set()
+    with rewards(foundry) as reward:
+        for trajectory in by_trajectory(foundry):
+            success = await is_right(foundry, trajectory)
+            steps = {row.step_number for row in trajectory}
+            for number, attempt in enumerate(trajectory):
+                recorded = answer(attempt.accepted, attempt.refined_prompt)
+                result = await reward.grade(f"{id_of(attempt)}/0", recorded, state_of(attempt))
+                assert result.image == [row for row in trajectory if row.chosen][-1].image
+                later = sum(step > attempt.step_number for step in steps)
+                most = 5 * later + 4 - attempt.iteration
+                following = len(trajectory) - number - 1
+                assert result.parts.step == part(success, following, most)
+                assert result.reward == pytest.approx(0.5 + 0.5 * 0.8 * result.parts.step)
+                seen.add((attempt.accepted, bool(later)))
+    assert len(seen) == 4, "verdicts of both kinds, at last steps and before"
+
+
+async def test_another_answer_is_the_branch_with_it(foundry):
+    rejected = next(
+        row for row in foundry.rows(ATTEMPTS) if not row.accepted and row.iteration == 0
+    )
+    change = Change(rejected.step_number, 0, accept=True)
+    branch = await asyncio.to_thread(play_branch, foundry, rejected.trajectory_id, change)
+    with rewards(foundry) as reward:
+        result = await reward.grade(f"{id_of(rejected)}/0", answer(True), state_of(rejected))
+    assert result.image == [row for row in branch.attempts if row.chosen][-1].image
+    assert result.parts.accuracy == -1 or not result.truth
+
+
+async def test_of_several_continuations_it_is_the_mean(foundry):
+    first = foundry.rows(ATTEMPTS)[0]
+    several, found = SETTINGS.model_copy(update={"draws": 2}), []
+    for settings, seed in ((SETTINGS, 0), (SETTINGS, 1), (several, 0)):
+        with rewards(foundry, settings, loop=LoopSettings(seed=seed)) as reward:
+            result = await reward.grade(f"{id_of(first)}/0", answer(False), state_of(first))
+        calls = CallIndex.read(foundry.home.journal(CRITIC, "v1")).ledger()
+        found.append((result.parts.step, len(calls)))
+    (first_seed, _), (second_seed, played), (mean, played_in_all) = found
+    assert mean == pytest.approx((first_seed + second_seed) / 2)
+    assert played_in_all == played, "equal continuations share their calls"
+
+
+async def test_a_refused_prompt_has_no_end_and_a_missing_grade_is_masked(foundry):
+    class Unsure(SketchGrader):
+        async def grade_outcome(self, outcome):
+            return OutcomeGrade(None)
+
+    first = next(row for row in foundry.rows(ATTEMPTS) if row.iteration == 0)
+    row, state = f"{id_of(first)}/0", state_of(first)
+    with rewards(foundry, generator=FaultyGenerator()) as reward:
+        refused = await reward.grade(row, answer(False, "refuse this"), state)
+        other = await reward.grade("other/1/0/0", answer(True), state)
+    assert refused.image is None and 0 <= refused.parts.step <= 0.2
+    assert (other.status, other.reward) == ("masked", None) and "reward.of" in other.error
+    with rewards(foundry, grader=Unsure()) as reward:
+        unsure = await reward.grade(row, answer(True), state)
+    assert (unsure.status, unsure.reward) == ("masked", None)
+    assert "gave no grade" in unsure.error
