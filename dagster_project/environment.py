@@ -21,7 +21,7 @@ from training.environment.episodes import (
     EpisodeKind,
     PlanEpisodes,
     StepEpisodes,
-    StoryEpisodes,
+    TrajectoryEpisodes,
 )
 from training.rewards.planner import PlannerReward
 from training.rewards.reward import PlanRewardSettings
@@ -54,8 +54,8 @@ def open_environment(
             yield Environment(name, steps, requests)
             return
         with _grader(profile, home, kind, limits) as grader:
-            if kind == "story":
-                yield Environment(name, StoryEpisodes(**vars(steps), grader=grader), requests)
+            if kind == "trajectory":
+                yield Environment(name, TrajectoryEpisodes(**vars(steps), grader=grader), requests)
                 return
             reward = PlannerReward(calls, grader, plan, profile.loop)
             prompts = profile.curation.planner

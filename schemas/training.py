@@ -52,7 +52,8 @@ class RolloutRow(Row):
     refined_prompt: str | None = Field(description="A critic's prompt; null: malformed, or a plan")
     truth: bool | None = Field(description="The correct verdict; null: of a plan")
     image: str | None = Field(
-        description="sha256 of the first image from its prompt, or of a plan's last; null: none"
+        description="sha256 of the first image from its prompt, or of the last one of a plan or "
+        "a trajectory; null: none"
     )
     format: float = Field(description="Format part")
     accuracy: float | None = Field(
@@ -60,7 +61,8 @@ class RolloutRow(Row):
         "or masked"
     )
     step_reward: float | None = Field(
-        description="A critic's step part; null: malformed, masked or excluded, or a plan"
+        description="A critic's step part, by the next image or the end of the trajectory; null: "
+        "malformed, masked or excluded, or a plan"
     )
     reward: float | None = Field(description="Total reward; null: masked")
     seconds: float = Field(description="Wall time of generation and scoring")

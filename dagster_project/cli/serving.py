@@ -271,7 +271,7 @@ def serve_generator(
     serve_images(model, registry, settings, lambda line: typer.echo(line, err=True))
 
 
-Episode = Literal["step", "story", "plan"]
+Episode = Literal["step", "trajectory", "plan"]
 
 environments_app = typer.Typer(no_args_is_help=True, help="The loop as an environment.")
 

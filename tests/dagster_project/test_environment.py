@@ -164,9 +164,9 @@ def critic_states(home, attempts, plans, scores, verdicts):
         )
 
 
-async def test_a_story_goes_on_with_the_policys_verdicts(profile, home):
+async def test_a_trajectory_goes_on_with_the_policys_verdicts(profile, home):
     """Rejecting all takes every attempt of every step; its images are graded at the end."""
-    with open_environment(profile, home, "story") as environment:
+    with open_environment(profile, home, "trajectory") as environment:
         first, *middle, last = await play(environment, 1, *[REJECT] * 25)
         steps = len({turn["observation"]["row_id"].split("/")[1] for turn in (first, *middle)})
         assert last["observation"]["drawings"] == steps * profile.loop.t_max == 25

@@ -6,8 +6,8 @@ gives it (`training/rewards`).
 
 | kind | the policy is | an episode |
 |---|---|---|
-| `step` | the critic | one image of a story that the profile's agents play; one answer |
-| `story` | the critic | all images of a story: the loop goes on with the policy's verdicts |
+| `step` | the critic | one image of a trajectory that the profile's agents play; one answer |
+| `trajectory` | the critic | all images of a trajectory: it goes on with the verdicts of the policy |
 | `plan` | the planner | a request; one answer |
 """
 
@@ -54,8 +54,8 @@ from ..rewards.planner import PlannerReward, PlannerState
 from ..rewards.reward import RewardSettings
 from ..rewards.rollouts import RolloutResult
 
-EpisodeKind = Literal["step", "story", "plan"]
-_TRIES = 20  # requests in a row of which no story can be made
+EpisodeKind = Literal["step", "trajectory", "plan"]
+_TRIES = 20  # requests in a row that no trajectory can be made of
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a whole story led to. `success`: None where the grader gives no grade."""
+    """What a whole trajectory led to. `success`: None where the grader gives no grade."""
 
     success: bool | None
     drawings: int
@@ -128,7 +128,7 @@ class PlanEpisodes:
 
 @dataclass(frozen=True)
 class StepEpisodes:
-    """Episodes of the critic: one of the images of a story that the profile's agents play."""
+    """Episodes of the critic: one of the images of a trajectory that the profile's agents play."""
 
     home: Home
     calls: ModelCalls
@@ -136,32 +136,32 @@ class StepEpisodes:
     rules: CriticRules
 
     async def turns(self, prompt: PromptRow, seed: int) -> Turns:
-        story = await self._story(prompt)
-        async with aclosing(story.events()) as events:
+        trajectory = await self._trajectory(prompt)
+        async with aclosing(trajectory.events()) as events:
             attempts = [event async for event in events if isinstance(event, AttemptJudged)]
         if not attempts:
             raise UnusableAnswerError("the plan has no image")
         attempt = attempts[int(stable_hash("attempt", seed), 16) % len(attempts)]
-        yield await self._turn(story, attempt.draw, attempt.verdict.accepted)
+        yield await self._turn(trajectory, attempt.draw, attempt.verdict.accepted)
 
-    async def _story(self, prompt: PromptRow, critic: Critic | None = None) -> "_Story":
+    async def _trajectory(self, prompt: PromptRow, critic: Critic | None = None) -> "_Trajectory":
         """The loop over the profile's plan of a request, judged by its critic or another."""
         own = roles_of_prompt(self.calls.roles, prompt.prompt_id)
         roles = replace(own, critic=critic) if critic else own
         plan = (await self.calls.plan(CallSite(prompt.prompt_id), PlanRequest(prompt.text))).answer
         check_plan(plan, self.loop.max_steps)
         rows = plan_rows(prompt, plan, qualified_name(roles.planner))
-        trajectory = TrajectoryRecorder(prompt, rows, own, self.loop).trajectory_id
+        recorder = TrajectoryRecorder(prompt, rows, own, self.loop)
         loop = Loop(self.calls.with_roles(roles), self.loop, prompt.prompt_id, plan)
-        return _Story(prompt, plan, loop, trajectory, {})
+        return _Trajectory(prompt, plan, loop, recorder.trajectory_id, {})
 
     async def _turn(
-        self, story: "_Story", draw: ImageGenerated, accepted: bool | None = None
+        self, trajectory: "_Trajectory", draw: ImageGenerated, accepted: bool | None = None
     ) -> Turn:
         """A row of `critic_rl`. `accepted`: see `CriticRules.truth`."""
-        calls, rules, goal = story.loop.calls, self.rules, draw.step.prompt or ""
+        calls, rules, goal = trajectory.loop.calls, self.rules, draw.step.prompt or ""
         before, after = draw.source, draw.image
-        site = CallSite(story.prompt.prompt_id, draw.step.step_number, draw.iteration)
+        site = CallSite(trajectory.prompt.prompt_id, draw.step.step_number, draw.iteration)
         score = (await calls.score(site, before, after, goal)).score
         if before is None:
             size = rules.canvas_size
@@ -178,44 +178,44 @@ class StepEpisodes:
             origin_image=await asyncio.to_thread(self.home.images.put, before),
             evaluation=evaluation,
         )
-        generator, earlier = calls.roles.generator, story.images_before(draw.step.step_number)
+        generator, earlier = calls.roles.generator, trajectory.images_before(draw.step.step_number)
         reward = CriticReward(
             *(calls, lambda _row: generator, rules.reward),
             *(self.loop.conditioning, lambda _row: earlier),
         )
-        row_id = f"{story.trajectory_id}/{draw.step.step_number}/{draw.iteration}/0"
+        row_id = f"{trajectory.trajectory_id}/{draw.step.step_number}/{draw.iteration}/0"
         question = critic_prompt(goal, rewritten, rules.agent_prompt)
         grade = partial(reward.grade, row_id, state=state)
         return Turn(row_id, question.text, (before, after), grade)
 
 
 @dataclass(frozen=True)
-class StoryEpisodes(StepEpisodes):
-    """Episodes of the critic: every image of a story, in which its verdicts decide."""
+class TrajectoryEpisodes(StepEpisodes):
+    """Episodes of the critic: every image of a trajectory, in which its verdicts decide."""
 
     grader: Grader
 
     async def turns(self, prompt: PromptRow, seed: int) -> Turns:
         policy = _Policy()
-        story = await self._story(prompt, policy)
+        trajectory = await self._trajectory(prompt, policy)
         drawings = 0
         try:
-            async with aclosing(story.events()) as events:
+            async with aclosing(trajectory.events()) as events:
                 async for event in events:
                     if isinstance(event, ImageGenerated):
                         drawings += 1
-                        policy.answer = yield await self._turn(story, event)
+                        policy.answer = yield await self._turn(trajectory, event)
         except UnusableAnswerError:
             if not drawings:
                 raise
-            story.chosen.clear()  # a prompt of the policy's that is not drawn
-        request, images = PlanRequest(prompt.text), tuple(story.chosen.items())
-        outcome = RequestOutcome(prompt.prompt_id, request, story.plan, images)
+            trajectory.chosen.clear()  # a prompt of the policy's that is not drawn
+        request, images = PlanRequest(prompt.text), tuple(trajectory.chosen.items())
+        outcome = RequestOutcome(prompt.prompt_id, request, trajectory.plan, images)
         yield Outcome((await self.grader.grade_outcome(outcome)).success, drawings)
 
 
 class _Policy:
-    """The critic of a story that somebody else plays: its next verdict is there already.
+    """The critic of a trajectory that somebody else plays: its next verdict is there already.
 
     Its model is named by the answer, so that equal answers share a line of the journal.
     """
@@ -234,8 +234,8 @@ class _Policy:
 
 
 @dataclass(frozen=True)
-class _Story:
-    """A story under way. `chosen`: images by step."""
+class _Trajectory:
+    """A trajectory under way. `chosen`: images by step."""
 
     prompt: PromptRow
     plan: Plan

@@ -68,7 +68,7 @@ class Observation(BaseModel):
     step_reward: float | None = Field(None, description="A part of it: what the new prompt gains")
     error: str | None = Field(None, description="Why an image or a grade failed")
     success: bool | None = Field(
-        None, description="At the end of a story: whether its images are what was asked for"
+        None, description="At the end of a trajectory: whether its images are what was asked for"
     )
     drawings: int | None = Field(None, description="Then, too: images that were drawn")
     metadata: dict[str, Any] = Field({}, description="Empty")
@@ -167,7 +167,7 @@ class Session:
             following = await self._turns.asend(answer)
         self._turn = following if isinstance(following, Turn) else None
         end = {}
-        if following is not None:  # of a whole story its outcome counts
+        if following is not None:  # of a whole trajectory its outcome counts
             reward = None
         if isinstance(following, Outcome):
             end = {"success": following.success, "drawings": following.drawings}

@@ -72,8 +72,8 @@ class PlannerReward:
         be followed."""
         if self.settings.of == "plan":
             return outcome
-        story = Loop(self.calls, self.loop, outcome.prompt_id, plan, outcome.request.images)
-        images, _ = await drawn_images(story)
+        trajectory = Loop(self.calls, self.loop, outcome.prompt_id, plan, outcome.request.images)
+        images, _ = await drawn_images(trajectory)
         return replace(outcome, images=tuple(images.items()))
 
     async def _is_right(self, outcome: RequestOutcome) -> bool | None:

@@ -17,7 +17,7 @@ from schemas.curation import Evaluation
 from schemas.prompts import PROMPTS
 from schemas.training import CRITIC
 from schemas.trajectories import ATTEMPTS
-from tests.assets.evaluation.sample_lake import SHARD, write_sample_lake
+from tests.assets.evaluation.sample_lake import write_sample_lake
 from tests.training.rewards.reward_world import QUICK, FaultyGenerator, answer
 from training.rewards.critic import CriticState
 from training.rewards.trajectory import TrajectoryReward, judged_attempts
