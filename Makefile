@@ -47,6 +47,8 @@ serve: .venv/core.stamp
 test: .venv/dev.stamp
 	@$(PYTEST) -m "not long" $(TESTS)
 
+# One more than cores: they wait for servers, daemons and Ray.
+test-long: WORKERS = 3
 test-long: .venv/dev.stamp
 	@$(PYTEST) --tb=short -m long $(TESTS)
 

@@ -149,8 +149,8 @@ critic_rl_checkpoint = _checkpoint(
     description="The critic: trained with verl's GRPO, rewarded by what its verdicts and rewritten "
     "prompts lead to (paper, section 3.4).",
     tables=(CHECKPOINTS, ROLLOUTS),
-    deps=(SFT_CRITIC, "critic_rl", "exports"),
-    arrows=(SFT_CRITIC, "critic_rl"),
+    deps=(SFT_CRITIC, "critic_rl", "exports", "rubrics"),
+    arrows=(SFT_CRITIC, "critic_rl", "rubrics"),
     sections=("training.critic_rl",),
 )
 
@@ -183,8 +183,9 @@ def _store_calls(foundry: FoundryResource, recipe: Recipe) -> list[ModelCallRow]
     indices = [CallIndex.read(foundry.home.journal(recipe.name, name)) for name in journals]
     calls = [call for index in indices for call in index.ledger()]
     if calls:
-        # The journal has them under the row whose answer asked for them.
+        # The journal has them under the row whose answer asked for them, or the row's prompt.
         prompts = {row["row_id"]: row["prompt_id"] for row in _rows(recipe)}
+        prompts |= {prompt: prompt for prompt in prompts.values()}
         of_prompts = [
             call.model_copy(update={"prompt_id": prompts.get(call.prompt_id, "")}) for call in calls
         ]

@@ -15,7 +15,8 @@ from inference.judge_grader import open_judge, rubrics_from_rows
 from inference.questions import Rubric, RubricQuestion
 from inference.roles import Grader, PlanRequest, qualified_name
 from inference.sketch_world.grader import SketchGrader
-from schemas.curation import PLANNER_RL
+from schemas import Table
+from schemas.curation import CRITIC_RL, PLANNER_RL
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.training import RUBRICS, CriterionKind, RubricRow
 from schemas.trajectories import MODEL_CALLS
@@ -73,11 +74,11 @@ RUBRIC_SET = Node(
     name="rubrics",
     group="data_sets",
     description="What the judge of a profile that has one asks; written once by a model, also for "
-    "requests of `planner_rl`.",
+    "requests whose plans or trajectories reward a training.",
     tables=(RUBRICS,),
     ledger=(MODEL_CALLS,),
-    deps=("prompts", "trajectories", "planner_rl"),
-    arrows=("trajectories", "planner_rl"),
+    deps=("prompts", "trajectories", "planner_rl", "critic_rl"),
+    arrows=("trajectories", "planner_rl", "critic_rl"),
     sections=(
         "pack",
         "evaluation.judge",
@@ -128,10 +129,13 @@ def _question(home: Home, row: PromptRow) -> RubricQuestion:
 
 
 def _reinforced_requests(foundry: FoundryResource) -> list[PromptRow]:
-    """Requests of `planner_rl`; none where the planner is not reinforced."""
-    if not (foundry.settings.training and foundry.settings.training.planner_rl):
-        return []
-    names = {row.prompt_id for row in foundry.rows(PLANNER_RL)}
+    """Requests of the sets whose trainings a grader rewards, if any."""
+    training, tables = foundry.settings.training, list[Table]()
+    if training and training.planner_rl:
+        tables.append(PLANNER_RL)
+    if training and training.critic_rl.reward.of == "trajectory":
+        tables.append(CRITIC_RL)
+    names = {row.prompt_id for table in tables for row in foundry.rows(table)}
     where = pc.field("prompt_id").isin(pa.array(sorted(names), pa.string()))
     rows = foundry.home.lake.read(PROMPTS, where=where).to_pylist()
     return [PromptRow.model_validate(row) for row in rows]

@@ -24,7 +24,7 @@ from inference.calls.scoring import Ensemble, callees
 from inference.environments import gpus as gpus_here
 from inference.generators import GeneratorPair, generator_shares
 from inference.roles import Backend, Generator, Roles, qualified_name
-from schemas.curation import PLANNER_RL
+from schemas.curation import CRITIC_RL, PLANNER_RL
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import EVALUATIONS, RUBRICS
 from schemas.trajectories import LOOP_ROLES, TRAJECTORIES, Role
@@ -248,14 +248,14 @@ def _settings_of(foundry: FoundryResource, role: Role, backend: Backend) -> obje
 
 
 def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]:
-    """A drawing for every answer whose prompt is drawn, and a score by every scorer; of plans, and
-    of what is drawn of them, a judgement.
+    """A drawing for every answer whose prompt is drawn, and a score by every scorer; of plans and
+    trajectories, and of what is drawn of them, a judgement.
 
     Of a pair of generators the second draws: most rows judge an edit.
     """
     reward = getattr(foundry.training, load.name).reward
     slots: dict[Role, int] = {"generator": reward.concurrency, "scorer": reward.scorings}
-    if load.name == "planner_rl":
+    if reward.of != "step":
         slots = {"generator": reward.concurrency, "critic": reward.scorings} if load.draws else {}
         if judge := foundry.settings.evaluation.judge:
             model = _judge_model(judge, load.answers)
@@ -289,6 +289,8 @@ def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Mode
     training, with_rubric = foundry.settings.training, requests
     if training and training.planner_rl:
         with_rubric += lake.rows(PLANNER_RL) or foundry.settings.curation.planner.rl_prompts
+    if training and training.critic_rl.reward.of == "trajectory":
+        with_rubric += len({row.prompt_id for row in foundry.rows(CRITIC_RL)})
     written = {row.prompt_id for row in foundry.rows(RUBRICS)}
     missing = max(0, with_rubric - len(written))
     name = f"{judge.backend}/{judge.rubrics.identity}"

@@ -7,7 +7,7 @@ gives it (`training/rewards`).
 | kind | the policy is | an episode |
 |---|---|---|
 | `step` | the critic | one image of a trajectory that the profile's agents play; one answer |
-| `trajectory` | the critic | all images of a trajectory: it goes on with the verdicts of the policy |
+| `trajectory` | the critic | all images of a trajectory, which goes on with its verdicts |
 | `plan` | the planner | a request; one answer |
 """
 

@@ -337,10 +337,12 @@ class GrpoRun:
 
     @cached_property
     def _judged_prompts(self) -> dict[str, str]:
-        """By the id of a critic's row."""
+        """By the id of a critic's row, also of those that are not trained on."""
         if isinstance(self._settings, recipe.PlannerGrpoSettings):
             return {}
-        batches = pq.ParquetFile(self._folder / recipe.ROWS).iter_batches(columns=["extra_info"])
+        paths = [self._folder / name for name in (recipe.ROWS, recipe.DEV_ROWS)]
+        files = [pq.ParquetFile(path) for path in paths if path.exists()]
+        batches = (batch for file in files for batch in file.iter_batches(columns=["extra_info"]))
         return judged_prompts(row for batch in batches for row in batch.column(0).to_pylist())
 
     def _stop_if_failing(self, step: int, service: RewardService) -> None:

@@ -131,6 +131,26 @@ def test_a_reinforced_planner_follows_from_its_grader_and_not_from_a_generator()
     assert planner_rl(once, **drawn).version != planner_rl(paper, **drawn).version
 
 
+def test_a_critic_reinforced_by_trajectories_follows_from_loop_and_grader():
+    paper, of_trajectories = load_profile("paper"), {"reward": {"of": "trajectory"}}
+    of_steps = {"reward": {"of": "step"}}
+    assert rl(paper, **of_steps).version == rl(paper).version, "as before there was a choice"
+    for path, value in {"loop.t_max": 1, "evaluation.judge.model.model": "other"}.items():
+        other = changed(paper, path, value)
+        assert rl(other).version == rl(paper).version
+        assert rl(other, **of_trajectories).version != rl(paper, **of_trajectories).version
+
+
+def test_nothing_rewards_trajectories_of_a_pack_without_grader(tmp_path):
+    training = TrainingSettings(critic_rl=CriticGrpoSettings(reward={"of": "trajectory"}))
+    profile = load_profile("sketch").model_copy(
+        update={"pack": "interleave", "training": training, "rounds": None}
+    )
+    foundry = SimpleNamespace(settings=profile, training=training, home=Home(tmp_path))
+    with pytest.raises(FoundryError, match=r"the trajectories of pack interleave.*of: step"):
+        recipes.critic_rl(foundry)
+
+
 def test_a_planner_cannot_be_reinforced_where_nothing_grades_its_plans(tmp_path):
     training = TrainingSettings(planner_rl=PlannerGrpoSettings())
     profile = load_profile("sketch").model_copy(

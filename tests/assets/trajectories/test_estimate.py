@@ -220,6 +220,20 @@ def test_plans_of_a_reinforced_planner_are_judged_and_their_outcomes_drawn(found
     assert drawn[1] == outcomes.grpo[1].draws == by_role(outcomes, "rewards")["critic"].calls > 280
 
 
+def test_trajectories_of_a_reinforced_critic_are_drawn_and_judged(foundry):
+    def expected(**reward):
+        training = {"critic_rl": {"max_steps": 5, "reward": reward}}
+        return estimate(foundry(training=training, evaluation=JUDGE | HELD_OUT), 1)
+
+    of_steps, of_trajectories = expected(), expected(of="trajectory", draws=2)
+    load = critic_rl(of_trajectories)
+    assert load.draws > critic_rl(of_steps).draws and load.drawn_share == 1
+    rewards = by_role(of_trajectories, "rewards")
+    assert rewards["critic"].calls == rewards["generator"].calls == load.draws
+    assert rewards["judge"].calls == load.answers and "scorer" not in rewards
+    assert "judge" not in by_role(of_steps, "rewards")
+
+
 def test_what_is_evaluated_and_drawn_again_counts_and_what_is_not_drawn_costs_nothing(trained):
     plain, dev = (
         critic_rl(estimate(trained(max_steps=5, save_every=2, dev_share=share), 1))
