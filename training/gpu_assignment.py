@@ -164,11 +164,15 @@ class GpuAssignment:
 
     @property
     def _rewarding(self) -> set[str]:
-        """Servers of generators and scorer during GRPO, and of the judge that grades plans."""
+        """Servers of generators and scorer during GRPO, of the judge that grades plans and
+        trajectories, and of the critic where the loop plays them."""
         named = self.training.critic_rl.reward.generators if self.training else ()
         drawing = self.backends.servers_of("generator", named)
-        judging = self.judges if self.training and self.training.planner_rl else frozenset()
-        return drawing | self.backends.servers_of("scorer") | judging
+        reinforced = self.training.reinforcements.values() if self.training else ()
+        credited = {settings.reward.of for settings in reinforced}
+        judging = self.judges if credited - {"step"} else frozenset()
+        playing = self.backends.servers_of("critic") if credited - {"step", "plan"} else set()
+        return drawing | self.backends.servers_of("scorer") | judging | playing
 
     def _memory(self, names: set[str]) -> dict[int, float]:
         """GPU -> the share of its memory that servers take together."""

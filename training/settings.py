@@ -7,7 +7,7 @@ from pydantic import Field, PositiveInt
 from schemas.yaml_config import ConfigModel
 
 from .base_model import BaseModelSettings
-from .grpo.recipe import CriticGrpoSettings, GrpoSettings, PlannerGrpoSettings
+from .grpo.recipe import CriticGrpoSettings, PlannerGrpoSettings
 from .launch.jobs import LauncherSettings
 from .sft.recipe import SftSettings
 from .tracking import TrackingSettings
@@ -100,9 +100,9 @@ class TrainingSettings(ConfigModel):
     )
 
     @property
-    def reinforcements(self) -> dict[str, GrpoSettings]:
+    def reinforcements(self) -> dict[str, CriticGrpoSettings | PlannerGrpoSettings]:
         """Sections of GRPO by their names, in the order of the pipeline."""
-        both: dict[str, GrpoSettings | None] = {
+        both: dict[str, CriticGrpoSettings | PlannerGrpoSettings | None] = {
             "planner_rl": self.planner_rl,
             "critic_rl": self.critic_rl,
         }

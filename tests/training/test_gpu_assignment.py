@@ -81,6 +81,16 @@ GRPO = {"batch": 4, "mini_batch": 4, "n": 2, "tensor_parallel": 1}
         ),
         (
             None,
+            {
+                "training": {
+                    "critic_rl": {**GRPO, "gpus": 1, "reward": {"of": "trajectory"}},
+                    "devices": {"rl": [0]},
+                }
+            },
+            "rewards need agents and images, which take all of GPU 0",
+        ),
+        (
+            None,
             {"training": {"critic_rl": {**GRPO, "gpus": 2}, "devices": {"rl": [0]}}},
             "training.devices.rl: 1 GPUs, but training.critic_rl.gpus is 2: make them equal",
         ),

@@ -10,7 +10,7 @@ from assets.core.node import NODES
 from dagster_project.run import run_lineage
 from dagster_project.stages import CHECKS
 from tests.dagster_project.conftest import opened, tiny_foundry
-from tests.helpers.automation import runs, start_sensor
+from tests.helpers.automation import runs
 from tests.helpers.browser import (
     CHROMIUM,
     TIMEOUT_SECONDS,
@@ -120,9 +120,9 @@ def _expect_checks_pass(page: Page, url: str, asset: str, checks: list[bool]) ->
     expect(page.get_by_role("button", name="Execute all")).to_be_enabled()
 
 
-def test_the_schedules_tick_grows_the_bank_and_the_sensor_makes_the_new_shard(ui, page):
-    shards = materialized_partitions(ui)[0]["scores"]
-    shard = f"sketchbook-{len(set(shards)):04d}"
+def test_a_schedules_tick_is_previewed_and_grows_the_bank(ui, page):
+    """What follows a tick by itself: `tests/dagster_project/test_daemon.py`."""
+    banks = materialized_partitions(ui)[0]["prompts"]
     page.goto(f"{ui}/locations/interleave/schedules/grow_bank")
     switch = page.get_by_role("checkbox")
     switch.locator("xpath=..").click()
@@ -133,5 +133,4 @@ def test_the_schedules_tick_grows_the_bank_and_the_sensor_makes_the_new_shard(ui
     dialog.get_by_role("button", name="Continue").click()
     expect(dialog.get_by_text("1 run requests")).to_be_visible()
     dialog.get_by_role("button", name="Launch all").click()
-    start_sensor(ui, "make_shards")
-    wait_for_runs(ui, lambda partitions: partitions["scores"].count(shard) > shards.count(shard))
+    wait_for_runs(ui, lambda partitions: len(partitions["prompts"]) > len(banks))
