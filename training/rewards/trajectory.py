@@ -7,10 +7,9 @@ trajectories are too many drawings: this goes beyond it.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -108,48 +107,60 @@ class TrajectoryReward(CriticReward):
             )
         generator = self._generator_of(row_id)
         calls = self._calls.with_roles(replace(self._calls.roles, generator=generator))
-        play = partial(self._play_on, judged, calls, answer.verdict, next_prompt(answer, state))
-        ends = await asyncio.gather(*map(play, range(self.settings.draws)))
-        value = fmean(value for value, _ in ends)
-        return StepPart(value, image=ends[0][1], generator=qualified_name(generator))
+        verdict = answer.verdict, next_prompt(answer, state)
+        seeds = range(self._loop.seed, self._loop.seed + self.settings.draws)
+        loops = [self._loop.model_copy(update={"seed": seed}) for seed in seeds]
+        played = [_Continuation(calls, loop, judged, *verdict).play() for loop in loops]
+        outcomes = await asyncio.gather(*played)
+        value = fmean([await self._value(judged, *each) for each in outcomes])
+        final = outcomes[0][0].final
+        return StepPart(value, final.sha256 if final else None, generator=qualified_name(generator))
 
-    async def _play_on(
-        self, judged: JudgedAttempt, calls: ModelCalls, accepted: bool, prompt: str, number: int
-    ) -> tuple[float, str | None]:
-        """What a continuation is worth, and the sha256 of its last image."""
-        settings = self._loop.model_copy(update={"seed": self._loop.seed + number})
-        image_of = calls.image
-        inputs = tuple([await image_of(sha256) for sha256 in judged.input_images])
-        images = {step: await image_of(sha256) for step, sha256 in judged.earlier.items()}
-        step, attempt = judged.step_number, judged.iteration + 1
-        goes_on = not accepted and attempt < settings.t_max
-        if not goes_on and (accepted or settings.on_exhausted != "stop"):
-            images[step] = await image_of(judged.image)
-        rest = Plan(judged.steps_from(step if goes_on else step + 1))
-        drawings = 0
-        if step in images or goes_on:
-            begun = (attempt, prompt) if goes_on else (0, "")
-            loop = Loop(
-                calls, settings, judged.prompt_id, rest, (*inputs, *images.values()), begun=begun
-            )
-            images, drawings = await _drawn(loop, images)
-        request = PlanRequest(judged.request, inputs)
-        outcome = RequestOutcome(judged.prompt_id, request, judged.plan, tuple(images.items()))
+    async def _value(self, judged: JudgedAttempt, outcome: RequestOutcome, drawings: int) -> float:
         success = (await self._grader.grade_outcome(outcome)).success
         if success is None:
             raise FoundryError(f"{self._grader.name} gave no grade")
-        value = trajectory_reward(success, drawings, judged.most_drawings(settings.t_max))
-        return value, outcome.final.sha256 if outcome.final else None
+        return trajectory_reward(success, drawings, judged.most_drawings(self._loop.t_max))
 
 
-async def _drawn(
-    loop: Loop, images: Mapping[int, EncodedImage]
-) -> tuple[dict[int, EncodedImage], int]:
-    """The images with those that a loop draws; none where a prompt of its is refused."""
-    if all(step.prompt is None for step in loop.plan.steps):
-        return dict(images), 0
-    drawn, drawings = await drawn_images(loop)
-    return ({**images, **drawn} if drawn else {}), drawings
+@dataclass(frozen=True)
+class _Continuation:
+    """A recorded trajectory that goes on with another verdict and next prompt."""
+
+    calls: ModelCalls
+    settings: LoopSettings
+    judged: JudgedAttempt
+    accepted: bool
+    prompt: str
+
+    async def play(self) -> tuple[RequestOutcome, int]:
+        """What the request leads to, and the drawings that it still takes.
+
+        It leads to nothing where a prompt is refused.
+        """
+        judged, step = self.judged, self.judged.step_number
+        inputs = await self._load(judged.input_images)
+        images = dict(zip(judged.earlier, await self._load(judged.earlier.values()), strict=True))
+        rest, begun, drawings = tuple[PlanStep, ...](), (0, ""), 0
+        if self._is_redrawn:
+            rest, begun = judged.steps_from(step), (judged.iteration + 1, self.prompt)
+        elif self.accepted or self.settings.on_exhausted != "stop":
+            rest = judged.steps_from(step + 1)
+            [images[step]] = await self._load([judged.image])
+        if any(each.prompt is not None for each in rest):
+            given = (*inputs, *images.values())
+            loop = Loop(self.calls, self.settings, judged.prompt_id, Plan(rest), given, begun=begun)
+            drawn, drawings = await drawn_images(loop)
+            images = {**images, **drawn} if drawn else {}
+        request, chosen = PlanRequest(judged.request, inputs), tuple(images.items())
+        return RequestOutcome(judged.prompt_id, request, judged.plan, chosen), drawings
+
+    @property
+    def _is_redrawn(self) -> bool:
+        return not self.accepted and self.judged.iteration + 1 < self.settings.t_max
+
+    async def _load(self, hashes: Iterable[str]) -> tuple[EncodedImage, ...]:
+        return tuple([await self.calls.image(sha256) for sha256 in hashes])
 
 
 def judged_attempts(home: Home, attempts: Collection[str]) -> dict[str, JudgedAttempt]:

@@ -116,6 +116,15 @@ async def test_another_answer_is_the_branch_with_it(foundry):
     assert result.parts.accuracy == -1 or not result.truth
 
 
+async def test_what_stops_has_no_later_image(foundry):
+    last = max(foundry.rows(ATTEMPTS), key=lambda row: (row.step_number > 1, row.iteration))
+    assert last.step_number > 1
+    stops = LoopSettings(on_exhausted="stop", t_max=last.iteration + 1)
+    with rewards(foundry, loop=stops) as reward:
+        result = await reward.grade(f"{id_of(last)}/0", answer(False), state_of(last))
+    assert result.image == last.source_image
+
+
 async def test_of_several_continuations_it_is_the_mean(foundry):
     first = foundry.rows(ATTEMPTS)[0]
     several, found = SETTINGS.model_copy(update={"draws": 2}), []
