@@ -75,7 +75,8 @@ def _missing_shards(foundry: FoundryResource) -> Condition:
 def _training(name: str, foundry: FoundryResource) -> Condition:
     """Agents are trained again on enough new rows, at most once a night, then evaluated and
     promoted, all in one run. What failed is tried again in the next night."""
-    requested = When.any_deps_match(When.will_be_requested()).allow(_of(TRAINED))
+    leading = [each for each in TRAINED if each != "rubrics"]  # which come with every training
+    requested = When.any_deps_match(When.will_be_requested()).allow(_of(leading))
     night = _once_per_tick(RETRAIN_CRON)
     failed = When.execution_failed() & night
     if name == BASE_MODEL:

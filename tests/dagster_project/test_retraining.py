@@ -220,5 +220,5 @@ def test_an_agent_that_is_due_while_another_is_evaluated_waits_for_it(
     monkeypatch.setattr(evaluation, "compare", compare)
     materialize(foundry, instance, sorted(ticks.next(after_days=1)), raise_on_error=False)
     assert requested == [{}]
-    followers = {RL_PLANNER, "rubrics", "evaluation", "promotion"}
+    followers = {"rubrics", "evaluation", "promotion"}
     assert ticks.next().keys() == {SFT_CRITIC, CRITIC, *followers}

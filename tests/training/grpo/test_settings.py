@@ -197,5 +197,5 @@ def test_examples_of_the_page_are_valid():
     blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     read = [TrainingSettings.model_validate(yaml.safe_load(block)["training"]) for block in blocks]
     assert [settings.critic_rl.recipe for settings in read] == [
-        *("paper", "paper", "sketch", "sketch", "sketch", "lora")
+        *("paper", "paper", "lora", "sketch", "sketch", "sketch", "lora")
     ]
