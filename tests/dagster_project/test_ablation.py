@@ -83,6 +83,7 @@ def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
     assert [row for row in rows if row.training_seed is None] == before
     found = {(row.variant, row.training_seed) for row in rows}
     others = {name for name, each in VARIANTS.items() if each.planner == RL_PLANNER}
+    others.add("rl_trajectory")  # which has to be named
     own = {name for name, variant in VARIANTS.items() if not variant.provider} - others
     assert found >= {(name, seed) for name in own for seed in SEEDS}
     assert not {name for name, _ in found} & (set(VARIANTS) - own), "not in the profile"
