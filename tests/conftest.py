@@ -112,3 +112,23 @@ def _wait_for(port):
         except OSError:
             time.sleep(0.1)
     raise TimeoutError("the S3 server did not start")
+
+
+@pytest.fixture(scope="session")
+def recorded_home(tmp_path_factory):
+    """A home with a small shard that profile `sketch` made: copy it before changing it."""
+    from assets.core.foundry import FoundryResource
+    from tests.assets.evaluation.sample_lake import write_sample_lake
+
+    root = tmp_path_factory.mktemp("recorded") / "home"
+    write_sample_lake(Home(root), 12, FoundryResource(profile="sketch", root=str(root)).roles)
+    return root
+
+
+@pytest.fixture
+def recorded_foundry(recorded_home, tmp_path):
+    """Profile `sketch` on a copy of it."""
+    from assets.core.foundry import FoundryResource
+
+    root = shutil.copytree(recorded_home, tmp_path / "home")
+    return FoundryResource(profile="sketch", root=str(root))

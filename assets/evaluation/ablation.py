@@ -77,24 +77,27 @@ def _with_seed(training: TrainingSettings, training_seed: int) -> TrainingSettin
 
 def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
     """The critic's GRPO without one part of its reward."""
-    settings = foundry.training.critic_rl
-    reward = settings.reward.model_copy(update={"without": (part,)})
-    settings = settings.model_copy(update={"reward": reward})
-    data = recipes.exported(foundry, "verl", CRITIC_RL)
-    return recipes.grpo(foundry, name, recipes.critic_sft(foundry), data, settings)
+    return _other_rl(foundry, name, {"without": (part,)})
 
 
 def _rl_by_trajectory(foundry: FoundryResource) -> Recipe:
     """The critic's GRPO with credit by trajectories, for about as many drawings as its own."""
+    return _other_rl(
+        foundry, variants.RL_TRAJECTORY, {"of": "trajectory"}, share=_STEPS_BY_TRAJECTORY
+    )
+
+
+def _other_rl(
+    foundry: FoundryResource, name: str, reward: dict[str, Any], share: float | None = None
+) -> Recipe:
+    """The critic's GRPO with another reward. `share`: of its steps; None: as many."""
     settings = foundry.training.critic_rl
     data = recipes.exported(foundry, "verl", CRITIC_RL)
-    steps = settings.max_steps or data.rows // settings.batch
-    changes = {
-        "reward": settings.reward.model_copy(update={"of": "trajectory"}),
-        "max_steps": math.ceil(steps * _STEPS_BY_TRAJECTORY),
-    }
+    changes: dict[str, Any] = {"reward": settings.reward.model_copy(update=reward)}
+    if share:
+        steps = settings.max_steps or data.rows // settings.batch
+        changes["max_steps"] = math.ceil(steps * share)
     parent = recipes.critic_sft(foundry)
-    name = variants.RL_TRAJECTORY
     return recipes.grpo(foundry, name, parent, data, settings.model_copy(update=changes))
 
 

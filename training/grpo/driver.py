@@ -33,7 +33,7 @@ from warehouse import Home, Journal
 
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
-from ..rewards.critic import CriticReward, generators_of_rows, images_so_far
+from ..rewards.critic import CriticReward, attempt_of, generators_of_rows, images_so_far
 from ..rewards.planner import PlannerReward
 from ..rewards.rollouts import (
     DEV_REWARD,
@@ -313,12 +313,11 @@ class GrpoRun:
         if self._job.loop.conditioning == "last":
             return lambda _row: ()
         images = images_so_far(home, self._attempts_of_rows)
-        return lambda row: images.get(row.rpartition("/")[0], ())
+        return lambda row: images.get(attempt_of(row), ())
 
     @property
     def _attempts_of_rows(self) -> set[str]:
-        """The id of a row is that of its attempt, and the number of a copy."""
-        return {row.rpartition("/")[0] for row in self._judged_prompts}
+        return set(map(attempt_of, self._judged_prompts))
 
     def _report(self, point: TrainingProgress, service: RewardService) -> None:
         self._curves.append(point.model_dump(mode="json", exclude_none=True))

@@ -184,6 +184,11 @@ class CriticReward:
         )
 
 
+def attempt_of(row_id: str) -> str:
+    """`trajectory/step/iteration` of a row of `critic_rl`, whose id ends with a copy's number."""
+    return row_id.rpartition("/")[0]
+
+
 def next_prompt(answer: reward.ParsedAnswer, state: CriticState) -> str:
     """Without a new prompt it is the previous one, as in the reference."""
     return answer.refined_prompt or state.rewritten_prompt or state.origin_prompt

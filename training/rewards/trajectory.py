@@ -30,7 +30,7 @@ from warehouse import EncodedImage, Home
 from warehouse.sql import verify_referenced
 from warehouse.views import connect
 
-from .critic import CriticReward, CriticState, StepPart, next_prompt
+from .critic import CriticReward, CriticState, StepPart, attempt_of, next_prompt
 from .reward import ParsedAnswer, RewardSettings, trajectory_reward
 
 _RECORDED = """
@@ -100,7 +100,7 @@ class TrajectoryReward(CriticReward):
 
     async def _step_part(self, row_id: str, answer: ParsedAnswer, state: CriticState) -> StepPart:
         """The mean over `draws` continuations, the first one with the trajectory's own seed."""
-        judged = self._attempts.get(row_id.rpartition("/")[0])
+        judged = self._attempts.get(attempt_of(row_id))
         if judged is None:
             raise FoundryError(
                 f"row {row_id} is of no trajectory of this home: set reward.of to step"

@@ -1,7 +1,6 @@
 """Branches of recorded trajectories, against the record and against runs with the same change."""
 
 import asyncio
-import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -25,24 +24,16 @@ from schemas.trajectories import (
     TRAJECTORIES,
     PlanRow,
 )
-from tests.assets.evaluation.sample_lake import SHARD, write_sample_lake
+from tests.assets.evaluation.sample_lake import SHARD
 from warehouse import Home
 
 # What differs between a call and the same call from a journal.
 TIMES = {"trajectory_id", "generator_seconds", "critic_seconds"}
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory):
-    root = tmp_path_factory.mktemp("branches") / "home"
-    write_sample_lake(Home(root), 12, FoundryResource(profile="sketch", root=str(root)).roles)
-    return root
-
-
 @pytest.fixture
-def foundry(template, tmp_path):
-    root = shutil.copytree(template, tmp_path / "home")
-    return FoundryResource(profile="sketch", root=str(root))
+def foundry(recorded_foundry):
+    return recorded_foundry
 
 
 def attempts_of(foundry, table=ATTEMPTS, **columns):

@@ -1,12 +1,10 @@
 """Rewards by the end of a trajectory, against recorded ones and branches of them."""
 
 import asyncio
-import shutil
 from contextlib import contextmanager
 
 import pytest
 
-from assets.core.foundry import FoundryResource
 from assets.trajectories.branches import Change, play_branch
 from inference.calls.ask import ModelCalls
 from inference.calls.call_index import CallIndex
@@ -17,26 +15,16 @@ from schemas.curation import Evaluation
 from schemas.prompts import PROMPTS
 from schemas.training import CRITIC
 from schemas.trajectories import ATTEMPTS
-from tests.assets.evaluation.sample_lake import write_sample_lake
 from tests.training.rewards.reward_world import QUICK, FaultyGenerator, answer
 from training.rewards.critic import CriticState
 from training.rewards.trajectory import TrajectoryReward, judged_attempts
-from warehouse import Home
 
 SETTINGS = QUICK.model_copy(update={"of": "trajectory"})
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory):
-    root = tmp_path_factory.mktemp("trajectories") / "home"
-    write_sample_lake(Home(root), 12, FoundryResource(profile="sketch", root=str(root)).roles)
-    return root
-
-
 @pytest.fixture
-def foundry(template, tmp_path):
-    root = shutil.copytree(template, tmp_path / "home")
-    return FoundryResource(profile="sketch", root=str(root))
+def foundry(recorded_foundry):
+    return recorded_foundry
 
 
 def id_of(attempt):
