@@ -39,6 +39,7 @@ from .response_store import FILE
 from .responses_api import ResponsesServing
 from .responses_request import ResponsesRequest
 from .settings import ServiceSettings
+from .studio.branches import branch_router
 from .studio.costs_benchmarks import ReportRenderer, benchmark_router, costs_router
 from .studio.reviews import ReviewRequest, review_router
 from .studio.router import PAGE_HEADERS, add_studio_routes
@@ -194,6 +195,7 @@ def make_app(
     add_studio_routes(app, manager, defaults)
     app.include_router(benchmark_router(manager.home, render_report))
     app.include_router(review_router(manager.home, bodies))
+    app.include_router(branch_router(manager.home))
     app.include_router(costs_router(manager.home, budget, manager.store, keys.several))
     creating = (ResponsesRequest, ChatRequest, ImagesRequest, EditRequest)
     add_openapi_routes(app, (*creating, FileUpload, ReviewRequest), keys.required, PAGE_HEADERS)

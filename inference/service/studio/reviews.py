@@ -15,6 +15,7 @@ from schemas.prompts import PROMPTS
 from schemas.trajectories import (
     ATTEMPT_KEY,
     ATTEMPTS,
+    BRANCH_ATTEMPTS,
     PLANS,
     REVIEWS,
     TRAJECTORIES,
@@ -137,7 +138,7 @@ def review_router(home: Home, bodies: BodyReader) -> APIRouter:
 
     @router.get("/{shard}/pictures/{sha256}", response_class=Response, responses=IMAGE_FILE)
     async def picture(shard: ShardName, sha256: Sha256) -> Response:
-        """An image of the attempts of a shard."""
+        """An image of the attempts of a shard, or of its branches."""
         return await read(_picture, shard, sha256)
 
     @router.post("", openapi_extra=describe_body(ReviewRequest))
@@ -203,12 +204,14 @@ def _queue(home: Home, shard: str, reviewer: str, after: AttemptKey | None) -> R
 
 
 def _picture(home: Home, shard: str, sha256: str) -> Response:
-    """An image of a shard that may be reviewed; every key may see those, and no others here."""
+    """An image of a shard that may be reviewed, or of its branches; every key may see those, and no
+    others here."""
     columns = ["image", "source_image"]
-    rows = home.lake.read(ATTEMPTS, [shard], columns) if _is_reviewable(shard) else None
-    if rows is None or not any(sha256 in rows[name].to_pylist() for name in columns):
-        raise not_found("This shard has no such image.")
-    return image_response(home.images, sha256)
+    for table in (ATTEMPTS, BRANCH_ATTEMPTS) if _is_reviewable(shard) else ():
+        rows = home.lake.read(table, [shard], columns)
+        if any(sha256 in rows[name].to_pylist() for name in columns):
+            return image_response(home.images, sha256)
+    raise not_found("This shard has no such image.")
 
 
 def _items(

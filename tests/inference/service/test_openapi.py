@@ -31,6 +31,7 @@ def test_the_document_has_every_route_and_schema(service):
         "/studio/benchmarks",
         "/studio/benchmarks/report",
         "/studio/costs",
+        "/studio/branches",
         "/studio/reviews",
         "/studio/reviews/{shard}",
         "/studio/reviews/{shard}/{review_id}",

@@ -2,6 +2,7 @@
 
 import { getJson } from "./api.js";
 import { listRuns, prepareBenchmarks } from "./benchmarks.js";
+import { prepareBranches, showBranches } from "./branches.js";
 import { clearStage, fillComposer, leaveStage, prepareComposer, useImage } from "./composer.js";
 import { prepareCosts, showCosts } from "./costs.js";
 import { byId, make, setAlert } from "./dom.js";
@@ -16,6 +17,7 @@ const VIEWS = {
   "view-generations": { path: /^#\/generations$/, enter: () => listGenerations() },
   "view-benchmarks": { path: /^#\/benchmarks$/, enter: () => listRuns() },
   "view-review": { path: /^#\/review(?:\/([\w.-]+))?$/, enter: (shard) => openReview(shard) },
+  "view-branches": { path: /^#\/branches$/, enter: () => showBranches() },
   "view-costs": { path: /^#\/costs$/, enter: () => showCosts() },
   "view-generation": { path: /^#\/generations\/([\w-]+(?:\+[\w-]+)*)$/, enter: (ids) => openGenerations(ids.split("+")) },
   "view-unknown": { path: /^#\//, enter: () => {} },
@@ -88,6 +90,7 @@ prepareLibrary();
 prepareViewer(useImage);
 prepareBenchmarks();
 prepareReview();
+prepareBranches();
 prepareCosts();
 showExamples();
 byId("new-request").addEventListener("click", clearStage);

@@ -39,7 +39,7 @@ export function zoomable(image, name) {
 
 /** The other images are those of the result that are visible. */
 function open(button) {
-  buttons = [...button.closest(".story").querySelectorAll(".zoom")].filter((each) =>
+  buttons = [...button.closest(".story, .tree").querySelectorAll(".zoom")].filter((each) =>
     each.checkVisibility(),
   );
   byId("viewer-previous").hidden = byId("viewer-next").hidden = buttons.length < 2;
