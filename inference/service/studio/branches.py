@@ -1,4 +1,4 @@
-"""Branches in the studio: recorded trajectories, and what `interleave branch` played on from them."""
+"""Branches in the studio: recorded trajectories and what `interleave branch` made of them."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -48,9 +48,7 @@ def branch_router(home: Home) -> APIRouter:
     reader = asyncio.Semaphore(1)
 
     @router.get("")
-    async def branches(
-        offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
-    ) -> BranchTreeList:
+    async def branches(offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0) -> BranchTreeList:
         """Recorded trajectories that have branches, by shard."""
         async with reader:
             return await asyncio.to_thread(_trees, home, offset)
