@@ -134,10 +134,6 @@ class RunningServer:
         http, url = openai.DefaultHttpxClient(verify=TLS), f"{self.url}/v1"
         return openai.OpenAI(base_url=url, api_key=key, max_retries=retries, http_client=http)
 
-    def async_client(self) -> openai.AsyncOpenAI:
-        http, url = openai.DefaultAsyncHttpxClient(verify=TLS), f"{self.url}/v1"
-        return openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, http_client=http)
-
     def get(self, path: str, **more) -> httpx.Response:
         return httpx.get(self.url + path, timeout=60, verify=TLS, **more)
 

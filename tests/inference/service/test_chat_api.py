@@ -20,6 +20,11 @@ def user(content):
     return {"role": "user", "content": content}
 
 
+@pytest.fixture(scope="module")
+def house(client):
+    return client.chat.completions.create(model="interleave", messages=[user(HOUSE)])
+
+
 def images_in(text):
     return [decode_image(data) for _, data in _MARKDOWN_IMAGE.findall(text)]
 
@@ -33,10 +38,11 @@ def test_a_message_is_markdown_with_images(client):
     assert all(name.strip() for name, _ in _MARKDOWN_IMAGE.findall(choice.message.content))
     steps = completion.interleave["steps"]
     assert all(step["text"] in choice.message.content for step in steps)
+    attempts = [attempt for step in steps for attempt in step["attempts"]]
+    assert completion.usage.completion_tokens_details.images == len(attempts)
 
 
-def test_a_stream_adds_up_to_the_message(client):
-    completion = client.chat.completions.create(model="interleave", messages=[user(HOUSE)])
+def test_a_stream_adds_up_to_the_message(client, house):
     stream = client.chat.completions.create(
         model="interleave",
         messages=[user(HOUSE)],
@@ -47,17 +53,13 @@ def test_a_stream_adds_up_to_the_message(client):
     for chunk in chunks:
         type(chunk).model_validate(chunk.model_dump())
     content = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    assert content.strip() == completion.choices[0].message.content
+    assert content.strip() == house.choices[0].message.content
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
     assert chunks[0].choices[0].delta.role == "assistant" and not chunks[-1].choices
 
 
-def test_images_as_content_parts(client):
-    image = images_in(
-        client.chat.completions.create(model="interleave", messages=[user(HOUSE)])
-        .choices[0]
-        .message.content
-    )[-1]
+def test_images_as_content_parts(client, house):
+    image = images_in(house.choices[0].message.content)[-1]
     parts = [
         {"type": "text", "text": "Describe this picture in words"},
         {"type": "image_url", "image_url": {"url": data_uri(image)}},
@@ -67,9 +69,8 @@ def test_images_as_content_parts(client):
     assert not images_in(completion.choices[0].message.content)
 
 
-def test_a_conversation_continues_from_its_last_image(client):
-    first = client.chat.completions.create(model="interleave", messages=[user(HOUSE)])
-    answer = first.choices[0].message
+def test_a_conversation_continues_from_its_last_image(client, house):
+    answer = house.choices[0].message
     messages = [user(HOUSE), answer, user("Add a yellow sun")]
     second = client.chat.completions.create(model="interleave", messages=messages)
     assert second.interleave["input_images"] == [images_in(answer.content)[-1].sha256]

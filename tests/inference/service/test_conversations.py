@@ -48,8 +48,12 @@ def test_a_conversation_keeps_its_image_over_an_answer_in_words(client):
     more = {"previous_response_id": house.id}
     words = client.responses.create(input="Describe this picture in words", **more)
     assert [item.type for item in words.output] == ["message"]
-    edited = client.responses.create(input="Add a yellow sun", previous_response_id=words.id)
-    assert edited.interleave["input_images"] == [images_of(house)[-1].sha256]
+    more = {"previous_response_id": words.id, "instructions": "Keep it simple."}
+    edited = client.responses.create(input="Add a yellow sun", **more)
+    for response in (words, edited):
+        assert response.interleave["input_images"] == [images_of(house)[-1].sha256]
+    assert (edited.previous_response_id, edited.instructions) == (words.id, "Keep it simple.")
+    assert edited.interleave["text"].count("<image>") == 1 and images_of(edited)
 
 
 def test_items_of_earlier_answers_may_be_references(client, snowman):

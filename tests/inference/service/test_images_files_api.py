@@ -45,7 +45,7 @@ def test_an_answer_is_the_last_image_of_the_sequence(client):
 
 
 def test_an_edit_begins_with_the_images_of_the_form(client, house):
-    given = decode_image(client.images.generate(prompt=HOUSE).data[0].b64_json).sha256
+    given = EncodedImage(house[1]).sha256
     for files in (house, [house]):
         answer = client.images.edit(image=files, prompt="Add a yellow sun")
         assert answer.interleave["input_images"] == [given]

@@ -20,6 +20,7 @@ from tests.inference.service.running_service import (
     OWN_EVENTS,
     SNOWMAN,
     blocked_roles,
+    held_roles,
     running_service,
     serving,
     wait_until,
@@ -32,7 +33,7 @@ PROCESSES.set_forkserver_preload(["tests.inference.service.test_kills"])
 REFUSED = "zzz"
 
 
-def serve(folder, address, settling_seconds, blocked, settings):
+def serve(folder, address, settling_seconds, roles_of, settings):
     """A service in this process; its store takes its time, so that what is sent too early shows."""
     settle = ResponseStore.settle
 
@@ -42,17 +43,17 @@ def serve(folder, address, settling_seconds, blocked, settings):
 
     ResponseStore.settle = settle_slowly
     home = Home(folder)
-    roles = blocked_roles(home)[1] if blocked else None
+    roles = roles_of(home)[1] if roles_of else None
     with running_service(home, roles, **settings) as service:
         address.send(service.url)
         time.sleep(3600)
 
 
 @contextmanager
-def killed_service(folder, settling_seconds=0.0, blocked=False, **settings):
+def killed_service(folder, settling_seconds=0.0, roles_of=None, **settings):
     """The address of a service, which is killed at the end of the context."""
     receiver, sender = PROCESSES.Pipe(duplex=False)
-    arguments = (folder, sender, settling_seconds, blocked, settings)
+    arguments = (folder, sender, settling_seconds, roles_of, settings)
     process = PROCESSES.Process(target=serve, args=arguments)
     process.start()
     try:
@@ -110,7 +111,7 @@ def test_an_answer_that_a_client_has_is_stored(tmp_path):
 
 
 def test_a_request_that_waits_is_interrupted_by_a_kill(tmp_path):
-    with killed_service(tmp_path, blocked=True, running=1) as url:
+    with killed_service(tmp_path, roles_of=blocked_roles, running=1) as url:
         bodies = [{"input": text, "background": True} for text in ("a cat", "a dog", "a tree")]
         responses = [httpx.post(f"{url}/v1/responses", json=body).json()["id"] for body in bodies]
     home = Home(tmp_path)
@@ -148,7 +149,7 @@ def test_a_retry_continues_after_a_kill(home):
         "extra_headers": {"Idempotency-Key": "mine"} | OWN_EVENTS,
         "extra_body": {"interleave": {"draw_ahead": False, "seed": 4}},
     }
-    with killed_service(home.root) as url:
+    with killed_service(home.root, roles_of=held_roles) as url:  # its third image is not drawn
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
         stream = client.responses.create(**request)  # open until the service is killed
         for event in stream:
@@ -159,6 +160,8 @@ def test_a_retry_continues_after_a_kill(home):
     before = journaled_calls(home, response_id)
     assert before
     with serving(home.root) as (process, client):
+        with pytest.raises(openai.UnprocessableEntityError, match="another request"):
+            client.responses.create(**request | {"input": "a cat"})
         interrupted = client.responses.retrieve(response_id)
         assert interrupted.status == "failed"
         assert "stopped before" in interrupted.error.message

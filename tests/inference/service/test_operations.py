@@ -347,6 +347,7 @@ def test_a_stopped_service_interrupts_and_a_retry_continues(home):
         )
         events = list(response)
         assert events[0].response.id == response_id and events[-1].type == "response.completed"
+        assert len(service.manager.store.search("")) == 1
 
 
 def test_a_stopped_service_lets_running_requests_finish(home):

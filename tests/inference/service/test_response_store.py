@@ -1,39 +1,19 @@
-"""The store of responses: kills, threads, owners, search, damaged files, and retention."""
+"""The store of responses: threads, owners, search, damaged files, and retention."""
 
-import os
 import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from inference.events import dump_events
 from inference.generation.requests import GenerationRequest
 from inference.service.response_store import ResponseStore
-from inference.service.run import ABANDONED, STOPPED, GenerationRun
+from inference.service.run import GenerationRun
 from inference.service.settings import RetentionSettings
 from interleave_foundry import query
 from schemas import StorageError
 from tests.helpers.command import interleave
 from tests.inference.service.running_service import running_service, wait_until
 from warehouse import Home
-
-INTERRUPTED = dump_events([STOPPED])
-KILLED = """
-import os, sys
-from inference.generation.requests import GenerationRequest
-from inference.service.response_store import ResponseStore
-from inference.service.run import GenerationRun
-from warehouse import Home
-store = ResponseStore(Home(sys.argv[1]))
-done = GenerationRequest("a cat", generation_id="done")
-store.begin(GenerationRun("", done, {"created_at": 1}))
-store.settle("resp_done", "complete", b"{}")
-cut = GenerationRequest("a dog", generation_id="cut", key="key")
-store.begin(GenerationRun("", cut, {"created_at": 2}, body_hash="b"))
-os.kill(os.getpid(), 9)
-"""
 
 
 @pytest.fixture
@@ -47,18 +27,6 @@ def stored(name, text="a cat", owner="", created_at=0, key=None):
     """The row of a request whose response has the id `resp_{name}`."""
     request = GenerationRequest(text, generation_id=name, key=key)
     return GenerationRun(owner, request, {"created_at": created_at})
-
-
-def test_rows_survive_a_kill(tmp_path):
-    process = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], env=os.environ)
-    assert process.returncode == -9
-    store = ResponseStore(Home(tmp_path))
-    done = store.get("resp_done", "")
-    assert (done.status, done.log) == ("complete", b"{}")
-    assert store.settle_unfinished("interrupted", INTERRUPTED) == 1
-    cut = store.get("resp_cut", "")
-    assert (cut.status, cut.log, cut.is_resumable) == ("interrupted", INTERRUPTED, True)
-    assert (cut.id, cut.request.key, cut.body_hash, cut.created_at) == ("resp_cut", "key", "b", 2)
 
 
 def test_owners_see_only_their_own(store):
@@ -79,16 +47,6 @@ def test_search_ignores_case_and_wildcards(store):
     assert found == {"flower": ["1", "0"], "STRASSE flower": ["1"], "%": ["2"], "a_b": ["2"],
                      "a%b": [], "tree": []}  # fmt: skip
     assert [each.id for each in store.search("", limit=1, offset=1)] == ["resp_1"]
-
-
-def test_a_resumed_request_is_the_same_row(store):
-    store.begin(stored("one", key="k"))
-    store.settle("resp_one", "cancelled", dump_events([ABANDONED]), resumable=True)
-    again = store.by_key("", "k")
-    assert again.is_resumable and again.status == "cancelled"
-    store.begin(again)
-    assert len(store.search("")) == 1
-    assert store.settle_unfinished("interrupted", b"") == 1
 
 
 def test_threads_share_a_store(store):
