@@ -1,6 +1,6 @@
 """Drawings are complete, distinguishable and in their cells; images are perceived as drawn."""
 
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from inference.sketch_world.canvas import Canvas
-from inference.sketch_world.drawings import BACKDROPS, DRAWINGS
+from inference.sketch_world.drawings import BACKDROPS
 from inference.sketch_world.object_catalog import BACKGROUNDS, COLOURS, KINDS
 from inference.sketch_world.perception import perceive, perceive_cached
 from inference.sketch_world.renderer import Flaws, background, render, sprite
@@ -28,6 +28,7 @@ def backdrop(name: str) -> Image.Image:
     return image.crop((_CELL, _CELL, 2 * _CELL, 2 * _CELL)).convert("RGBA")
 
 
+@lru_cache(1000)
 def cell(kind: str, colour: str, surface: str = "paper") -> np.ndarray:
     """A thing in the middle cell of a background, as float pixels."""
     image = backdrop(surface).copy()
@@ -41,14 +42,9 @@ def difference(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a - b).mean())
 
 
-def test_every_thing_and_background_has_a_drawing():
-    assert DRAWINGS.keys() == KINDS.keys()
-    assert BACKDROPS.keys() == set(BACKGROUNDS)
-
-
 def test_things_keep_a_margin_of_four_percent():
     for kind in KINDS:
-        for size in [32, 64, 100]:
+        for size in [32, 100]:
             sticker = sprite(Thing(kind, KINDS[kind].default_colour), size)
             left, top, right, bottom = sticker.getchannel("A").getbbox()
             margin = int(0.04 * size)
@@ -165,7 +161,7 @@ def test_every_thing_is_perceived_in_every_cell():
 def test_flaws_are_perceived_and_hide_no_things():
     for size in [96, 192, 384]:
         rng = np.random.default_rng(size)
-        for seed in range(12):
+        for seed in range(6):
             scene = random_scene(rng)
             crooked = frozenset(sorted(scene.cells)[:1])
             blemished = frozenset({int(rng.integers(9))}) - crooked
@@ -180,7 +176,7 @@ def test_flaws_are_perceived_and_hide_no_things():
 def test_other_sizes_show_the_same_scene():
     for size in [150, 288, 576]:
         rng = np.random.default_rng(size)
-        for _ in range(6):
+        for _ in range(3):
             scene = random_scene(rng)
             assert perceive(render(scene, size)).scene == scene
 

@@ -10,7 +10,6 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from inference.roles import PlanRequest
 from inference.sketch_world.object_catalog import KINDS
-from inference.sketch_world.planner import write_plan
 from inference.sketch_world.prompt_writer import with_article
 from inference.sketch_world.renderer import render
 from inference.sketch_world.scene import Scene, Thing
@@ -102,10 +101,3 @@ def test_continuing_needs_a_thing_to_add():
     own = render(Scene("meadow"), 96)
     assert scope_of("Describe this picture.", own).refusal is None
     assert scope_of("Continue with a volcano.", own).refusal
-
-
-def test_a_plan_that_leads_elsewhere_is_said_to():
-    request = PlanRequest("Draw a cat without a sun")
-    assert scope(request, write_plan(request)).remarks == ()
-    wrong = write_plan(PlanRequest("Draw a cat and a sun"))
-    assert scope(request, wrong).remarks == ("The plan's pictures do not end as requested.",)
