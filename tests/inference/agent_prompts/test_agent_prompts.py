@@ -178,15 +178,6 @@ RELEASED_PLAN = """<think>Two pictures.</think>
 'instruction': 'Its tail', 'prompt': 'Add a tail.', 'auxiliary_text': None}]}</answer>"""  # noqa: E501
 
 
-def test_plans_of_the_authors_agents_are_read():
-    plan = parse_plan(RELEASED_PLAN)
-    assert plan.reasoning == "Two pictures."
-    assert plan.steps == (
-        PlanStep(1, "A kite", "The kite's frame", 'Draw a kite, "unfinished".', None),
-        PlanStep(2, "Tail", "Its tail", "Add a tail.", None),
-    )
-
-
 def test_plans_whose_next_step_slipped_into_a_text_are_unusable():
     text = RELEASED_PLAN.replace("'None'}", "\"None}, {'step_number': 2\"}")
     with pytest.raises(UnusableAnswerError, match="a text of this step contains the next one"):

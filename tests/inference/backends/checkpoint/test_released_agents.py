@@ -22,7 +22,7 @@ from tests.inference.agent_prompts.test_importing import MODULE, constants
 from tests.inference.backends.checkpoint.tiny_agents import RecordingClient
 from warehouse import EncodedImage
 
-REQUEST = "How to draw a kite both visually and textually"
+REQUEST = "How to draw a 'kite' both visually and textually"
 CONTINUED = "<image>Two of four steps are done: (1) a frame, (2) a tail. <IMAGE>\nGo on."
 PLAN = """<think>
 
@@ -84,7 +84,7 @@ async def test_a_planner_gets_what_their_code_sends(checkout, settings):
     await planner.plan(PlanRequest(REQUEST))
     plan = await planner.plan(PlanRequest(CONTINUED, images))
     first, second = (chat_arguments(request) for request in client.requests)
-    asked = their_prompt(checkout, "NARRATIVE_PROMPT_JSON", text_input="How to draw a kite")
+    asked = their_prompt(checkout, "NARRATIVE_PROMPT_JSON", text_input="How to draw a 'kite'")
     assert first["messages"] == their_messages(asked, ())
     asked = their_prompt(checkout, "GUIDANCE_GLOBAL_PROMPT_JSON", text_input=CONTINUED)
     assert second["messages"] == their_messages(asked, images)
