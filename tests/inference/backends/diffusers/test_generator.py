@@ -44,16 +44,6 @@ async def test_a_model_that_only_edits_starts_from_a_white_canvas(pipelines, hom
     assert generated == edited
 
 
-async def test_the_loop_runs_with_it(kontext, home):
-    prompts = [prompt_row(f"p{n}") for n in range(3)]
-    plans = [row for prompt in prompts for row in plan_rows_for(prompt, "a cat", "a dog")]
-    backends, limits = roles(generator=kontext), Limits(backoff_seconds=0, failure_share=0)
-    run = await run_shard(prompts, plans, backends, home, SHARD, LoopSettings(t_max=2), limits)
-    assert len(run.trajectories) == 3 and not run.quarantine
-    calls = [call for call in run.calls if call.role == "generator"]
-    assert {(call.backend, call.model) for call in calls} == {("diffusers", kontext.model)}
-
-
 @pytest.mark.parametrize("pipeline", ["QwenImage21Pipeline", "Flux2KleinKVPipeline"])
 async def test_the_story_so_far_is_shown_to_models_of_several_references(
     pipeline, pipelines, home, monkeypatch

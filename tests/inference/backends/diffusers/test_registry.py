@@ -14,19 +14,6 @@ from warehouse import EncodedImage
 
 MODELS = load_registry().models
 DIFFUSERS = {name: model for name, model in MODELS.items() if model.backend == "diffusers"}
-REFERENCE_MODELS = (
-    "qwen-image",
-    "qwen-image-lightning",
-    "flux1-krea-dev",
-    "qwen-image-edit",
-    "qwen-image-edit-lightning",
-    "flux1-kontext-dev",
-    "flux1-fill-dev",
-    "longcat-image-edit",
-    "omnigen2",
-    "qwen-image-edit-2511",
-    "flux2-klein-9b",
-)
 CUSTOM = """
 models:
   klein-4b:
@@ -51,15 +38,6 @@ def typical_spec(model):
     images = () if "text" in model.can else (image,)
     return GenerationSpec(
         "a cat", 1, model.defaults, images, image if "mask" in model.can else None
-    )
-
-
-def test_models_of_the_reference_come_first_and_in_order():
-    assert tuple(MODELS) == (
-        *REFERENCE_MODELS,
-        "nano-banana-pro",
-        "qwen-image-2.1",
-        "flux2-klein-9b-kv",
     )
 
 
@@ -88,22 +66,22 @@ def test_guidance_is_refused_where_there_is_none():
         PipelineArguments("kv", model, parameters_of(model)).check(GenerationSpec("a", 1, params))
 
 
-def test_weights_are_pinned_unless_declared_otherwise(tmp_path):
+def test_custom_models_are_added_with_weights_that_are_pinned_or_declared_not_to_be(tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text(CUSTOM.format(revision="main"))
     with pytest.raises(DocumentError, match=r"own.yaml:\d+.*`pinned: false`"):
         load_registry(path)
-    declared = tmp_path / "declared.yaml"
-    declared.write_text(CUSTOM.format(revision="main\n    pinned: false"))
-    assert load_registry(declared).find("klein-4b").revision_label == "main (not pinned)"
-
-
-def test_custom_models_are_added(tmp_path):
-    path = tmp_path / "own.yaml"
-    path.write_text(CUSTOM.format(revision="e7b7dc27f91deacad38e78976d1f2b499d76a294"))
-    registry = load_registry(path)
-    assert set(registry.models) == {*MODELS, "klein-4b"}
-    assert registry.find("klein-4b").revision_label == "e7b7dc27f91d"
+    for number, (revision, label) in enumerate(
+        (
+            ("e7b7dc27f91deacad38e78976d1f2b499d76a294", "e7b7dc27f91d"),
+            ("main\n    pinned: false", "main (not pinned)"),
+        )
+    ):
+        custom = tmp_path / f"{number}.yaml"
+        custom.write_text(CUSTOM.format(revision=revision))
+        registry = load_registry(custom)
+        assert set(registry.models) == {*MODELS, "klein-4b"}
+        assert registry.find("klein-4b").revision_label == label
 
 
 def test_scheduler_changes_of_a_lora_are_parameters_of_the_scheduler():
