@@ -47,6 +47,7 @@ def test_a_table_that_cannot_be_written_loses_no_review(tmp_path, monkeypatch):
             add_review(home, review("two"))
     assert home.lake.rows(REVIEWS, SHARD) == 1
     assert restore_reviews(home) == {SHARD: 2}
+    assert restore_reviews(Home(str(tmp_path / "empty"))) == {}
 
 
 def test_the_newest_counts_also_where_the_clock_was_set_back(tmp_path, monkeypatch):
@@ -80,13 +81,3 @@ def test_several_processes_write_in_turn(tmp_path):
         process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert current_reviews(Home(str(tmp_path)), SHARD).num_rows == 30
-
-
-def test_a_lost_table_follows_from_the_journals(tmp_path):
-    home = Home(str(tmp_path / "home"))
-    add_review(home, review("one"))
-    add_review(home, review("two", reviewer="bob"))
-    home.lake.delete(REVIEWS, SHARD)
-    assert restore_reviews(home) == {SHARD: 2}
-    assert current_reviews(home, SHARD).num_rows == 2
-    assert restore_reviews(Home(str(tmp_path / "empty"))) == {}

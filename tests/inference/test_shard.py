@@ -26,7 +26,6 @@ from warehouse import Home
 
 LIMITS = Limits(failure_share=0.2, backoff_seconds=0)
 NAMES = [f"p{n}" for n in range(10)]
-_SECONDS = ("generator_seconds", "critic_seconds")
 
 
 class RecordedProgress:
@@ -255,7 +254,7 @@ async def test_loops_begin_while_others_are_planned(home, tmp_path):
     planned, run = await plan_and_run(home, both, begin_loops=True)
     expected, expected_run = await plan_and_run(Home(tmp_path / "alone"), alone)
     assert planned.plans == expected.plans
-    assert untimed(run.attempts) == untimed(expected_run.attempts)
+    assert without_seconds(run.attempts) == without_seconds(expected_run.attempts)
     assert run.trajectories == expected_run.trajectories
     assert len(both.generator.calls) == len(both.critic.calls) == len(NAMES)
 
@@ -270,10 +269,6 @@ async def test_a_generator_without_a_key_is_not_asked_again_while_others_are_pla
     planned = await plan_shard(prompts, backends, home, LoopSettings(), limits, begin_loops=True)
     assert len({row.prompt_id for row in planned.plans}) == 40, "plans do not fail with it"
     assert len(backends.generator.calls) <= limits.in_flight < 10, "those that had begun"
-
-
-def untimed(attempts):
-    return [row.model_copy(update=dict.fromkeys(_SECONDS, 0.0)) for row in attempts]
 
 
 async def test_progress_has_a_forecast_of_the_calls_made_now(home, monkeypatch):
