@@ -42,15 +42,6 @@ def test_what_is_given_in_each_task(folder: Path) -> None:
         assert (item.item_id, item.group) == (f"17_task{task}", "wikihow")
 
 
-def test_documents_saved_by_torch(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    write_comm(tmp_path, [comm_document()])
-    before = CoMM(tmp_path, 3).items
-    torch.save([comm_document()], tmp_path / "test.pt")
-    (tmp_path / "test.json").unlink()
-    assert CoMM(tmp_path, 3).items == before
-
-
 def test_documents_that_cannot_be_continued_are_left_out(tmp_path: Path) -> None:
     text_only = [[{"type": "text", "content": "Plant."}]] * 4
     documents = [comm_document("1", 1), comm_document("2", 20)]
@@ -81,11 +72,10 @@ def test_images_known_only_by_their_url_are_named(tmp_path: Path) -> None:
 def test_wrong_documents_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(FoundryError, match="has 0 files of CoMM's documents"):
         CoMM(tmp_path, 4)
-    cases: list[tuple[Any, str]] = [
+    cases: list[tuple[list[Any], str]] = [
         ([comm_document(step_info=[])], "item 1: step_info"),
         ([comm_document("a/b")], "item 1: data_id"),
         ([comm_document(step_info=[[{"type": "video"}]])], "item 1: step_info.0.0.type"),
-        ({"a": 1}, "cannot be read: it is no list"),
     ]
     for documents, problem in cases:
         with error_of_one_line(problem):
@@ -238,14 +228,9 @@ def test_answers_of_others(tmp_path: Path, folder: Path) -> None:
 
 def test_wrong_answers_are_one_line(tmp_path: Path, folder: Path) -> None:
     benchmark = CoMM(folder, 4)
-    with pytest.raises(FoundryError, match="is not a folder; give a system's answers"):
-        list(benchmark.read_answers(tmp_path / "none"))
     path = benchmark.write_answers(tmp_path, "ours", [("17_task4", ANSWER)])
     other = (path / "17_task4").rename(path / "99_task4")
     with pytest.raises(FoundryError, match="answer 99_task4 is to no item of comm-task4"):
-        list(benchmark.read_answers(path))
-    (other / "predict_1.png").unlink()
-    with pytest.raises(FoundryError, match=r"predict_1\.png: picture of item 99_task4 cannot"):
         list(benchmark.read_answers(path))
     (other / "results.json").write_text("{}")
     with pytest.raises(FoundryError, match=r"results\.json: answer model_output"):

@@ -67,10 +67,8 @@ def test_judges_answers_are_read_and_never_guessed(folder: Path) -> None:
     for text, scores in (
         (LEGACY, (2, 1, 0)),
         ("Fine.\n- **Consistency:** 2\n- **Realism**: 1.\n**aesthetic quality: 0**", (2, 1, 0)),
-        (f"{LEGACY}\n{LEGACY}", (2, 1, 0)),
         (f"{LEGACY}\nRealism: 2", None),
         (LEGACY.replace("2", "3"), None),
-        (LEGACY.replace("2", "1 or 2"), None),
         (LEGACY.replace("Realism: 1", ""), None),
         ("2\n1\n0", None),
     ):
@@ -81,7 +79,6 @@ def test_judges_answers_are_read_and_never_guessed(folder: Path) -> None:
         ("Right.\n**Score: 1**", 1),
         ("Score: 0", 0),
         ("Score: 2", None),
-        ("Score: 1\nScore: 0", None),
         ("It is right", None),
     ):
         assert verified.read(text) == (None if score is None else {"score": score}), text
@@ -127,19 +124,6 @@ def test_pictures_are_written_and_read_by_id(folder: Path, tmp_path: Path) -> No
     assert list(wise.read_answers(answers)) == [(n, (AnswerStep("", BLUE),)) for n in "12"]
     wise.write_answers(tmp_path, "ours", [("2", ())])
     assert [item_id for item_id, _ in wise.read_answers(answers)] == ["1"]
-
-
-def test_pictures_that_cannot_be_read_are_named(folder: Path, tmp_path: Path) -> None:
-    wise = Wise(folder, "verified")
-    answers = wise.write_answers(tmp_path, "ours", [])
-    with pytest.raises(FoundryError, match="has no pictures of answers"):
-        list(wise.read_answers(answers))
-    (answers / "1.png").write_bytes(BLUE.data[:30])
-    with pytest.raises(FoundryError, match=r"1.png: picture of item 1 is damaged"):
-        list(wise.read_answers(answers))
-    (answers / "1001.png").write_bytes(BLUE.data)
-    with pytest.raises(FoundryError, match=r"1001.png: is named like no item"):
-        list(wise.read_answers(answers))
 
 
 def test_real_files() -> None:

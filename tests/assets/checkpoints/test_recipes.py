@@ -141,25 +141,17 @@ def test_a_critic_reinforced_by_trajectories_follows_from_loop_and_grader():
         assert rl(other, **of_trajectories).version != rl(paper, **of_trajectories).version
 
 
-def test_nothing_rewards_trajectories_of_a_pack_without_grader(tmp_path):
-    training = TrainingSettings(critic_rl=CriticGrpoSettings(reward={"of": "trajectory"}))
-    profile = load_profile("sketch").model_copy(
-        update={"pack": "interleave", "training": training, "rounds": None}
-    )
-    foundry = SimpleNamespace(settings=profile, training=training, home=Home(tmp_path))
+def test_plans_and_trajectories_that_nothing_grades_are_not_rewarded(tmp_path):
+    def foundry(**changes):
+        profile = load_profile("sketch").model_copy(update={"rounds": None, **changes})
+        return SimpleNamespace(settings=profile, training=profile.training, home=Home(tmp_path))
+
+    of_trajectories = CriticGrpoSettings(reward={"of": "trajectory"})
+    training = TrainingSettings(critic_rl=of_trajectories, planner_rl=PlannerGrpoSettings())
+    ungraded = foundry(pack="interleave", training=training)
     with pytest.raises(FoundryError, match=r"the trajectories of pack interleave.*of: step"):
-        recipes.critic_rl(foundry)
-
-
-def test_a_planner_cannot_be_reinforced_where_nothing_grades_its_plans(tmp_path):
-    training = TrainingSettings(planner_rl=PlannerGrpoSettings())
-    profile = load_profile("sketch").model_copy(
-        update={"pack": "interleave", "training": training, "rounds": None}
-    )
-    foundry = SimpleNamespace(settings=profile, training=training, home=Home(tmp_path))
+        recipes.critic_rl(ungraded)
     with pytest.raises(FoundryError, match="nothing grades the plans of pack interleave: set `eva"):
-        recipes.planner_rl(foundry)
-    plain = SimpleNamespace(settings=load_profile("sketch").model_copy(update={"rounds": None}))
-    plain.training, plain.home = plain.settings.training, foundry.home
+        recipes.planner_rl(ungraded)
     with pytest.raises(FoundryError, match=r"profile sketch has no training\.planner_rl: add it"):
-        recipes.planner_rl(plain)
+        recipes.planner_rl(foundry())

@@ -38,11 +38,6 @@ def test_results_come_in_order_from_other_threads(lake):
     assert threading.current_thread().name not in threads
 
 
-def test_one_group_needs_no_thread(lake):
-    this = threading.current_thread().name
-    assert [*map_shards(lake, thread_of, GROUPS[:1], 1)] == [(0, this)]
-
-
 def test_groups_are_read_as_workers_become_free(lake):
     read = []
     groups = (read.append(group) or group for group in GROUPS)

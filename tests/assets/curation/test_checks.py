@@ -1,7 +1,8 @@
 """What SFT and RL must not share follows from the unit that is split."""
 
+import json
+
 import pytest
-import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.curation.checks import outside_training, shared_between_splits
@@ -17,11 +18,8 @@ def foundry(tmp_path):
     """A home of one prompt with a step for SFT and one for RL, curated by the unit."""
 
     def curated(unit: str) -> FoundryResource:
-        curation = {"split": {"unit": unit, "theta": 2}, "critic": AS_IS}
-        path = tmp_path / f"{unit}.yaml"
-        profile = {"base": "sketch", "name": unit, "description": "d", "curation": curation}
-        path.write_text(yaml.safe_dump(profile))
-        foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
+        sections = {"curation": {"split": {"unit": unit, "theta": 2}, "critic": AS_IS}}
+        foundry = FoundryResource(root=str(tmp_path / "home"), sections=json.dumps(sections))
         world = World(foundry.home)
         world.add("mixed", CALM, WILD)
         world.add("held", WILD, split="heldout")

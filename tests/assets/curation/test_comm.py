@@ -1,6 +1,7 @@
 """The CoMM importer on small files, hostile rows included."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -207,18 +208,14 @@ def test_file_without_a_list_of_documents_is_an_error(world, folder):
         import_comm(world.home, CommSettings(path=folder / "missing.json"), "planner-interleaved")
 
 
-def test_torch_file_is_read_or_names_the_missing_package(world, folder):
-    path = folder / "documents.pt"
-    try:
-        import torch
-    except ImportError:
-        path.write_bytes(b"PK")
-        with pytest.raises(FoundryError, match=r"reading \.pt files needs torch"):
-            import_comm(world.home, CommSettings(path=path), "planner-interleaved")
-        return
-    torch.save([TEA], path)
-    rows, _ = import_comm(world.home, CommSettings(path=path), "planner-interleaved")
+def test_torch_file_is_read_or_names_the_missing_package(world, folder, monkeypatch):
+    torch, comm = pytest.importorskip("torch"), CommSettings(path=folder / "documents.pt")
+    torch.save([TEA], comm.path)
+    rows, _ = import_comm(world.home, comm, "planner-interleaved")
     assert [row.row_id for row in rows] == ["comm:tea-1"]
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(FoundryError, match=r"reading \.pt files needs torch"):
+        import_comm(world.home, comm, "planner-interleaved")
 
 
 def test_imported_rows_join_the_planner_set(world, folder):

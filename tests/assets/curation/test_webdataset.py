@@ -37,18 +37,6 @@ def test_webdataset_streams_every_sample(home, tmp_path):
     assert hashlib.sha256(raw["0.png"]).hexdigest() == images[0]
 
 
-def test_datasets_reads_the_tar_files_as_they_are(home, folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    import datasets
-
-    files = str(folder / "critic_sft" / "*.tar")
-    data = {"data_files": {"train": files}, "split": "train", "streaming": True}
-    rows = list(datasets.load_dataset("webdataset", cache_dir=str(tmp_path / "cache"), **data))
-    assert len(rows) == 8
-    assert all(row["1.png"].size == (16, 16) for row in rows)
-    assert all(len(row["json"]["messages"]) == 2 for row in rows)
-
-
 def test_the_card_declares_every_configuration(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     import datasets

@@ -1,6 +1,6 @@
 """The ablation's rows (of overlays, beside an unchanged lake) and its recipes by training seed."""
 
-import textwrap
+import json
 from dataclasses import replace
 
 import orjson
@@ -17,19 +17,6 @@ from schemas.curation import CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.trajectories import ATTEMPTS
 from tests.assets.evaluation.sample_lake import SKETCH_ROLES, write_sample_lake
 from warehouse import Home
-
-PROFILE = """
-    name: seeds
-    description: Two training seeds
-    roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
-    pack: sketchbook
-    sizes: {demo: 1}
-    training:
-      planner_sft: {epochs: 6, learning_rate: 1.0e-3, options: {neftune_noise_alpha: 5}}
-      critic_sft: {epochs: 5, learning_rate: 4.0e-4}
-      critic_rl: {max_steps: 40, batch: 16, n: 8}
-    evaluation: {ablation: {training_seeds: [0, 1]}}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +87,17 @@ def test_the_control_has_the_rows_and_labels_of_rl(curated):
 
 
 @pytest.fixture(scope="module")
-def foundry(curated, tmp_path_factory):
-    path = tmp_path_factory.mktemp("profile") / "seeds.yaml"
-    path.write_text(textwrap.dedent(PROFILE))
-    return FoundryResource(profile=str(path), root=curated.root)
+def foundry(curated):
+    """With two training seeds."""
+    noise = {"options": {"neftune_noise_alpha": 5}}
+    training = {
+        "planner_sft": {"epochs": 6, "learning_rate": 1.0e-3, **noise},
+        "critic_sft": {"epochs": 5, "learning_rate": 4.0e-4},
+        "critic_rl": {"max_steps": 40, "batch": 16, "n": 8},
+    }
+    seeds = {"ablation": {"training_seeds": [0, 1]}}
+    sections = {"training": training, "evaluation": seeds, "size_changes": {}}
+    return FoundryResource(root=curated.root, sections=json.dumps(sections))
 
 
 def test_the_first_seed_is_the_lineages_and_others_have_names_of_their_own(foundry):

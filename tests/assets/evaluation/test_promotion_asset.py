@@ -1,5 +1,6 @@
 """The asset `promotion` over registered checkpoints and stored evaluations, without training."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,7 +11,6 @@ import pytest
 
 from assets.checkpoints.recipes import critic_sft, planner_sft
 from assets.core.foundry import FoundryResource
-from assets.core.profile import load_profile
 from assets.evaluation.assets import evaluation_variants
 from assets.evaluation.promotion import METRICS
 from assets.evaluation.systems import (
@@ -24,19 +24,9 @@ from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER
 from dagster_project.stages import ASSETS
 from inference.backends.checkpoint.manifest import RECORD, promoted
 from schemas.training import CRITIC, EVALUATIONS, PLANNER, RL_PLANNER, SFT_CRITIC, EvaluationRow
-from tests.assets.prompts.tiny_pack import tiny_pack
 from tests.helpers.checkpoint_rows import checkpoint_row
 from training.registry import CheckpointRegistry
 
-GRADED = ("plan_valid", "plan_correct", "final_success")
-UNGRADED = ("verdict_accuracy_true", "verdict_accuracy_false", "step_reward", "generator_calls")
-PROFILE = """
-name: tiny
-description: Checkpoints without training
-roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
-sizes: {demo: 1}
-training: {promote_at_least: {}, planner_rl: PLANNER_RL}
-"""
 NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -64,7 +54,7 @@ class Registered:
         """The same value of a metric on each of twenty items."""
         rows = [
             EvaluationRow(
-                benchmark=f"{self.foundry.settings.pack.rpartition('/')[2]}-heldout-dev",
+                benchmark="sketchbook-heldout-dev",
                 variant=variant,
                 item_id=f"item-{number}",
                 metric=metric,
@@ -94,16 +84,16 @@ class Registered:
 
 @pytest.fixture
 def registered(tmp_path):
-    def make(pack: str = "sketchbook", planner_rl: str = "null") -> Registered:
-        profile = tmp_path / "tiny.yaml"
-        profile.write_text(f"{PROFILE}pack: {pack}\n".replace("PLANNER_RL", planner_rl))
-        load_profile.cache_clear()
-        return Registered(FoundryResource(profile=str(profile), root=str(tmp_path / "lake")))
+    def make(planner_rl: object = None) -> Registered:
+        training = {"promote_at_least": {}, "planner_rl": planner_rl}
+        sections = {"training": training, "evaluation": {}, "rounds": None, "size_changes": {}}
+        root = str(tmp_path / "lake")
+        return Registered(FoundryResource(root=root, sections=json.dumps(sections)))
 
     return make
 
 
-ALL_ONE = dict.fromkeys((*GRADED, *UNGRADED), 1.0)
+ALL_ONE = dict.fromkeys(METRICS, 1.0)
 OLD = System(f"{PLANNER}@planner0", f"{CRITIC}@critic0")
 
 
@@ -131,17 +121,6 @@ def test_the_first_evaluated_system_is_promoted_and_a_planner_without_any_critic
     assert shown["decisions"].count("the first of its name") == 2
     assert home.registry.history(PLANNER)[-1].means["final_success"] == 1.0
     assert home.promote()["decisions"].count("in use already") == 2
-
-
-def test_without_a_grader_nothing_is_promoted_and_the_reason_is_shown(registered, tmp_path):
-    tiny_pack(tmp_path)
-    home = registered(str(tmp_path / "zoo"))
-    newest = newest_system(home.foundry)
-    home.register(newest)
-    home.store("full_rl", newest, dict.fromkeys(UNGRADED, 1.0))
-    shown = home.promote()
-    assert home.in_use() is None
-    assert f"not evaluated: no values of {', '.join(GRADED)}" in shown["decisions"]
 
 
 def test_where_something_is_in_use_every_choice_is_evaluated(registered):
@@ -263,7 +242,7 @@ def test_a_reinforced_critic_that_is_worse_is_rejected_whatever_it_gained(regist
 def test_a_reinforced_planner_has_to_be_better_as_well(
     registered, both_rl, planner_rl, full_rl, promoted
 ):
-    home = registered(planner_rl="{}")
+    home = registered(planner_rl={})
     newest, critic = newest_system(home.foundry), supervised(home).critic
     planner = f"{PLANNER}@{planner_sft(home.foundry).version}"
     assert newest.planner.startswith(f"{RL_PLANNER}@")

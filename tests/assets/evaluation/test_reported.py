@@ -1,34 +1,27 @@
 """Test numbers that were seen, and settings that changed after that."""
 
+import json
+
 import dagster as dg
 import pytest
 
 from assets.checkpoints.recipes import LINEAGE
 from assets.core.foundry import FoundryResource
-from assets.core.profile import load_profile
 from assets.evaluation.assets import record_reported
 from assets.evaluation.assets import test_items_unseen as unseen_check
 from schemas.curation import CRITIC_RL as CRITIC_RL_ROWS
 from schemas.training import CRITIC, PLANNER, REPORTED_RECIPES, EvaluationRow
 
-PROFILE = """
-name: reported
-description: A recipe
-roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
-pack: sketchbook
-sizes: {demo: 1}
-"""
-
 
 @pytest.fixture
 def foundry(tmp_path):
-    """The resource, with settings of the critic's GRPO and further sections."""
+    """The resource, with settings of the critic's GRPO, and of the same at the size `demo`."""
 
-    def make(steps: int, more: str = "") -> FoundryResource:
-        profile = tmp_path / f"profile-{steps}.yaml"
-        profile.write_text(f"{PROFILE}training: {{critic_rl: {{max_steps: {steps}}}}}\n{more}")
-        load_profile.cache_clear()
-        return FoundryResource(profile=str(profile), root=str(tmp_path / "lake"))
+    def make(steps: int, at_demo: dict[str, object] | None = None) -> FoundryResource:
+        sections = {"training": {"critic_rl": {"max_steps": steps}}, "rounds": None}
+        sections["size_changes"] = {"demo": at_demo} if at_demo else {}
+        root = str(tmp_path / "lake")
+        return FoundryResource(root=root, sections=json.dumps(sections))
 
     return make
 
@@ -81,5 +74,5 @@ def test_more_rows_are_not_a_change_of_settings(foundry):
 
 
 def test_numbers_of_a_reduced_size_are_no_report(foundry):
-    small = foundry(3, "size_changes: {demo: {training: {critic_rl: {max_steps: 2}}}}\n")
+    small = foundry(3, {"training": {"critic_rl": {"max_steps": 2}}})
     assert report(small) == 0 and check(small).passed

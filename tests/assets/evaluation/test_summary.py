@@ -63,16 +63,6 @@ def test_an_interval_contains_the_mean_and_is_reproducible():
     assert first.high == pytest.approx(0.627, abs=0.03)
 
 
-def test_intervals_cover_the_true_mean_as_often_as_their_confidence_says():
-    rng = np.random.default_rng(0)
-    intervals = [
-        mean_interval(rng.binomial(1, 0.7, size=120).tolist(), seed, resamples=400)
-        for seed in range(300)
-    ]
-    covered = np.mean([i.low <= 0.7 <= i.high for i in intervals])
-    assert 0.90 <= covered <= 0.98
-
-
 def test_more_confidence_is_a_wider_interval_and_that_of_equal_values_a_point():
     values = list(range(20))
     narrow, wide = mean_interval(values, confidence=0.8), mean_interval(values, confidence=0.99)
@@ -84,11 +74,12 @@ def test_more_confidence_is_a_wider_interval_and_that_of_equal_values_a_point():
 
 
 def test_values_of_a_request_are_resampled_together():
-    """Against a plain bootstrap: lists of values are drawn, and their mean is taken."""
+    """Also those of several training seeds. Against a plain bootstrap: lists of values are drawn,
+    and their mean is taken."""
     rng = np.random.default_rng(1)
     lists = [rng.binomial(1, share, size=1 + n % 4) for n, share in enumerate(rng.random(60))]
     values = {
-        Observation(f"r{n}", f"i{n}/{k}"): float(value)
+        Observation(f"r{n}", f"i{n}/{k // 2}", k % 2): float(value)
         for n, each in enumerate(lists)
         for k, value in enumerate(each)
     }
@@ -98,15 +89,6 @@ def test_values_of_a_request_are_resampled_together():
     assert (found.count, found.requests) == (sum(map(len, lists)), 60)
     assert found.mean == pytest.approx(np.concatenate(lists).mean())
     assert (found.low, found.high) == (pytest.approx(low, abs=0.01), pytest.approx(high, abs=0.01))
-
-
-def test_copies_of_a_requests_values_do_not_narrow_its_interval():
-    """Two requests of a mean of 0 and 1: of four equal resamples one is 0, two 0.5, one 1."""
-    keys = [Observation(f"r{n % 2}", f"i{n}", seed) for n in range(100) for seed in range(3)]
-    found = clustered_interval({key: float(key.request == "r1") for key in keys})
-    assert (found.low, found.mean, found.high, found.requests) == (0.0, 0.5, 1.0, 2)
-    alone = mean_interval([0.0] * 150 + [1.0] * 150)
-    assert alone.high - alone.low < 0.15
 
 
 def test_clustered_intervals_cover_the_true_mean_where_plain_ones_do_not():

@@ -1,7 +1,6 @@
 """A file of prompts as a pack: imported by command, and run as a lineage."""
 
 import json
-import textwrap
 
 import pytest
 
@@ -17,6 +16,7 @@ from schemas.prompts import PROMPTS
 from schemas.trajectories import TRAJECTORIES
 from tests.assets.imports import files
 from tests.helpers.command import interleave
+from tests.helpers.profiles import changed_profile
 
 TEXTS = [
     "Show how to build a snowman in 4 steps",
@@ -119,17 +119,10 @@ def test_a_lineage_runs_on_it(tmp_path, capsys, monkeypatch):
     interleave(
         capsys, "import", "prompts", file, "--to", folder, "--reader", "sketch", "--license", "mit"
     )
-    profile = f"""
-        name: mine
-        description: My prompts
-        roles: {{planner: sketch, generator: sketch, critic: sketch, scorer: sketch}}
-        pack: {folder}
-        sizes: {{demo: 1}}
-        bank: {{shard_size: 10, heldout_share: 0.4}}
-        sketch: {{picture_size: 96}}
-    """
-    (tmp_path / "mine.yaml").write_text(textwrap.dedent(profile))
-    foundry = FoundryResource(profile=str(tmp_path / "mine.yaml"), root=str(tmp_path / "lake"))
+    sections = {"pack": str(folder), "banks": {}, "sketch": {"picture_size": 96}}
+    sections["bank"] = {"shard_size": 10, "heldout_share": 0.4}
+    path = changed_profile(tmp_path, **sections)
+    foundry = FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     with open_instance(foundry.home) as instance:
         run_lineage(foundry, instance, shards=1, select=[*STAGES, "steps", "exports"])

@@ -7,15 +7,8 @@ from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from schemas.prompts import PROMPTS
 from tests.helpers.command import interleave
+from tests.helpers.profiles import changed_profile
 
-PROFILE = """
-name: mine
-description: d
-roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
-pack: sketchbook
-sizes: {demo: 2}
-bank: {shard_size: 12}
-"""
 BANK = "taxonomy,vocabulary_expansion,vocabulary,templates,prompts"
 
 
@@ -23,8 +16,7 @@ def test_another_size_is_one_line_with_both_sizes_and_the_remedy(capsys, home, t
     rows = generate_bank(load_pack("sketchbook"), BankSettings(shard_size=8), 16)
     for start in (0, 8):
         home.lake.write(PROMPTS, rows[start : start + 8], rows[start].shard)
-    path = tmp_path / "mine.yaml"
-    path.write_text(PROFILE)
+    path = changed_profile(tmp_path, name="mine", bank={"shard_size": 12})
     before = files(home)
     for select in (BANK, "plans"):
         options = ("--profile", path, "--home", home.root, "--select", select)

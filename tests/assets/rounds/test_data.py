@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 
 from assets.core.foundry import FoundryResource
 from assets.curation.planner_sets import build_planner_sft
@@ -23,12 +22,10 @@ PLAN = round_plan("toy", 1)
 @pytest.fixture
 def foundry(tmp_path):
     """A home with sets of one shard, and another shard that a round has made."""
-    path = tmp_path / "rounds.yaml"
     rounds = {"failure_weight": 3, "replay": 0.5}
     curation = {"split": {"theta": 1}, "critic": AS_IS}
-    profile = {"base": "sketch", "pack": "interleave", "rounds": rounds, "curation": curation}
-    path.write_text(yaml.safe_dump(profile))
-    foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
+    sections = {"pack": "interleave", "rounds": rounds, "curation": curation}
+    foundry = FoundryResource(root=str(tmp_path / "home"), sections=json.dumps(sections))
     home, settings, world = foundry.home, foundry.settings.curation, World(foundry.home)
     for shard in (OLD, NEW):
         for n in range(6):
