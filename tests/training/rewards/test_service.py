@@ -243,14 +243,8 @@ async def test_how_often_answers_are_right_needs_no_drawing(world):
     assert world.generator.calls == []
 
 
-async def test_a_torn_line_is_ignored_and_a_foreign_one_is_named(world):
-    service = world.service()
-    await service.reward(world.request(answer(True)))
-    world.end()
-    with world.journal.path.open("a") as file:
-        file.write('{"attempt": "x", "row"')
-    assert len(rollout_rows(world.journal.path)) == 1
-    with world.journal as journal:  # which ends the torn line, and writes after it
+async def test_a_line_that_is_no_rollout_is_named(world):
+    with world.journal as journal:
         await journal.add({"attempt": "x", "row": {}})
     with pytest.raises(FoundryError, match=r"run-1.jsonl:\d: not a rollout"):
         rollout_rows(world.journal.path)

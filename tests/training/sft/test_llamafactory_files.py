@@ -143,17 +143,6 @@ def test_speed_and_time_left_follow_from_the_clock(log):
     assert third[0].extra == {"epoch": 0.6}
 
 
-def test_a_half_written_line_is_read_when_complete(log):
-    follower = SftLogFollower(log, batch=1, done=0)
-    assert list(follower.new_points()) == []
-    add(log, 1, 2)
-    content = log.read_bytes()
-    log.write_bytes(content[:-9])
-    assert [point.step for point in follower.new_points()] == [1]
-    log.write_bytes(content)
-    assert [point.step for point in follower.new_points()] == [2]
-
-
 def test_the_summary_at_the_end_is_no_point(log):
     add(log, 100)
     with log.open("a") as file:

@@ -30,26 +30,7 @@ def test_paths_and_names_are_set():
         assert (options["dataset"], options["dataset_dir"]) == ("critic_sft", "/data/export")
         assert options["media_dir"] == "/data/export"
         assert options["output_dir"] == "/somewhere/job/checkpoints"
-
-
-def test_the_paper_recipe_has_the_papers_numbers():
-    """Section 4.1: 2 epochs, learning rate 2e-5, global batch 32, images of 1024 x 1024."""
-    options = config(recipe="paper")
-    assert (options["num_train_epochs"], options["learning_rate"]) == (2, 2e-5)
-    assert options["per_device_train_batch_size"] * options["gradient_accumulation_steps"] * 8 == 32
-    assert options["image_max_pixels"] == 1024 * 1024
-    assert options["freeze_vision_tower"] and options["freeze_multi_modal_projector"]
-    assert Path(options["deepspeed"]).is_file()
-
-
-def test_the_other_recipes_have_their_numbers():
-    options = config(recipe="reference")
-    assert options["per_device_train_batch_size"] == 2
-    assert (options["gradient_accumulation_steps"], options["save_steps"]) == (1, 2000)
-    options = config(recipe="sketch")
-    assert not any(options[f"freeze_{part}"] for part in ("vision_tower", "language_model"))
-    assert not options["freeze_multi_modal_projector"]
-    assert options["disable_gradient_checkpointing"]
+    assert Path(config(recipe="paper")["deepspeed"]).is_file()
 
 
 def test_options_that_collide_with_ours_are_rejected():
@@ -79,6 +60,7 @@ def test_the_batch_is_divided():
         ({"recipe": "paper"}, 2, 2),
         ({"recipe": "paper", "gpus": 4}, 2, 4),
         ({"recipe": "paper", "batch": 8}, 1, 1),
+        ({"recipe": "reference"}, 2, 1),
         ({"recipe": "sketch", "batch": 4}, 4, 1),
         ({"recipe": "sketch", "batch": 32, "batch_per_device": 8}, 8, 4),
     ]
