@@ -2,20 +2,19 @@
 
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from warehouse.parted_files import JsonList, ParquetRows, PartedFile, stored_files
+from warehouse.parted_files import JsonList, PartedFile, stored_files
 
 
-def write(folder, rows: int, name: str = "set.json", open_file=JsonList) -> list[str]:
+def write(folder, rows: int) -> list[str]:
     """Four rows a file; names of the files."""
-    file = PartedFile(folder / name, folder / "parts", 4, open_file)
+    whole, parts = folder / "set.json", folder / "parts"
+    file = PartedFile(whole, parts, 4, JsonList)
     for number in range(rows):
         file.add({"number": number})
     assert file.close() == (rows > 4) and file.count == rows
-    return [str(path.relative_to(folder)) for path in stored_files(folder / name, folder / "parts")]
+    return [str(path.relative_to(folder)) for path in stored_files(whole, parts)]
 
 
 def test_one_file_holds_what_fits(tmp_path):
@@ -33,15 +32,6 @@ def test_more_rows_are_several_files_in_order(tmp_path, rows, sizes):
     assert [len(each) for each in found] == sizes
     assert [row["number"] for each in found for row in each] == list(range(rows))
     assert [path.name for path in tmp_path.iterdir()] == ["parts"]
-
-
-def test_parquet_has_the_same_rows(tmp_path):
-    schema = pa.schema([("number", pa.int64())])
-    names = write(tmp_path, 9, "set.parquet", lambda path: ParquetRows(path, schema))
-    assert len(names) == 3
-    assert pa.concat_tables(pq.read_table(tmp_path / n) for n in names)[0].to_pylist() == [
-        *range(9)
-    ]
 
 
 def test_a_missing_file_is_named(tmp_path):
