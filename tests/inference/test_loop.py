@@ -3,8 +3,6 @@
 `defect_N` in a name: number N of the upstream defects in `shared/facts/upstream_defects.md`.
 """
 
-import pytest
-
 from inference.calls.ask import ModelCalls, request_hash
 from inference.events import (
     AttemptJudged,
@@ -15,8 +13,8 @@ from inference.events import (
     TextEmitted,
     TrajectoryFinished,
 )
-from inference.loop import Loop, check_conditioning
-from inference.roles import BackendError, Plan, PlanStep, UnusableAnswerError
+from inference.loop import Loop
+from inference.roles import Plan, PlanStep, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard
 from tests.inference.scripted_world import (
@@ -287,10 +285,3 @@ async def test_default_conditioning_changes_no_id_and_no_request_hash(home):
     for draw in (event for event in events if isinstance(event, ImageGenerated)):
         content = {"prompt": draw.prompt, "images": [draw.source.sha256], "seed": draw.seed}
         assert draw.call.request_hash == request_hash("generator", backends.generator, content)
-
-
-def test_conditioning_all_needs_a_generator_with_several_reference_images():
-    check_conditioning(LoopSettings(), ScriptedGenerator())
-    check_conditioning(LoopSettings(conditioning="all"), MultiReferenceGenerator())
-    with pytest.raises(BackendError, match=r"scripted/1 takes the last one only"):
-        check_conditioning(LoopSettings(conditioning="all"), ScriptedGenerator())
