@@ -15,7 +15,7 @@ from dagster_project.stages import ASSETS, CHECKS
 
 def materialize(
     foundry: FoundryResource,
-    instance: dg.DagsterInstance,
+    instance: dg.DagsterInstance | None,
     selection: Sequence[str] | dg.AssetSelection,
     **options: Any,
 ) -> dg.ExecuteInProcessResult:
@@ -27,6 +27,16 @@ def materialize(
         resources={"foundry": foundry},
         **{"run_config": QUIET, **options},
     )
+
+
+def materialize_alone(
+    foundry: FoundryResource, name: str, **options: Any
+) -> tuple[dict[str, Any], dict[str, bool]]:
+    """Metadata of an asset in a run of its own, and which of its checks passed."""
+    result = materialize(foundry, None, dg.AssetSelection.assets(name), **options)
+    (event,) = result.asset_materializations_for_node(name)
+    checks = {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
+    return {key: value.value for key, value in event.metadata.items()}, checks
 
 
 def run_job(

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import dagster as dg
 import pytest
 
 from assets.core.foundry import FoundryResource
@@ -11,7 +10,6 @@ from assets.evaluation.grading import describe_grader, open_grader, rubric_rows,
 from assets.evaluation.items import heldout_requests
 from assets.evaluation.runner import compare
 from assets.evaluation.variants import VARIANTS
-from dagster_project.stages import ASSETS, CHECKS
 from inference.backends.sketch.backend import SketchPlanner
 from inference.calls.ask import Reply
 from inference.calls.progress import NullProgress
@@ -22,6 +20,7 @@ from schemas.training import RUBRICS
 from schemas.trajectories import MODEL_CALLS
 from tests.assets.prompts.tiny_pack import tiny_pack
 from tests.helpers.profiles import changed_profile
+from tests.helpers.ticks import materialize_alone
 from tests.inference.backends.providers.faulty_provider import KEY, provider
 
 WRITTEN = {"image_count": None, "picture_criteria": ["a red house", "a sun"], "text_criteria": []}
@@ -83,27 +82,19 @@ def judged(server, sample_home, tmp_path) -> FoundryResource:
     return FoundryResource(profile=str(path), root=sample_home.root)
 
 
-def materialize(foundry: FoundryResource) -> dict[str, object]:
-    """The metadata of the asset `rubrics`."""
-    selection, resources = dg.AssetSelection.assets("rubrics"), {"foundry": foundry}
-    result = dg.materialize([*ASSETS, *CHECKS], selection=selection, resources=resources)
-    assert all(evaluation.passed for evaluation in result.get_asset_check_evaluations())
-    (event,) = result.asset_materializations_for_node("rubrics")
-    return {name: value.value for name, value in event.metadata.items()}
-
-
 def test_every_held_out_request_gets_a_rubric_once_by_which_outcomes_are_graded(judged, server):
     comparison = compare(judged, [VARIANTS["generator_only"]], NullProgress())
     assert {row.metric for row in comparison.rows} == {"generator_calls"}, "no rubrics yet"
 
-    metadata = materialize(judged)
+    metadata, checks = materialize_alone(judged, "rubrics")
+    assert checks and all(checks.values())
     requests = heldout_requests(judged.home, "sketchbook", judged.settings.evaluation)
     rubrics = rubrics_from_rows(judged.rows(RUBRICS))
     assert set(rubrics) == {row.prompt_id for row in requests}
     assert set(rubrics.values()) == {Rubric(("a red house", "a sun"))}
     assert metadata["requests"] == len(requests) and "a red house" in metadata["criteria"]
     assert {row.role for row in judged.rows(MODEL_CALLS, "rubrics-all")} == {"rubric_writer"}
-    assert materialize(judged)["requests"] == len(requests)
+    assert materialize_alone(judged, "rubrics")[0]["requests"] == len(requests)
     assert sum(server.answered.values()) == len(requests)
 
     server.unmet = {"a sun"}
@@ -122,7 +113,8 @@ def test_every_held_out_request_gets_a_rubric_once_by_which_outcomes_are_graded(
 def test_a_profile_without_a_judge_has_an_empty_table(sample_home):
     load_profile.cache_clear()
     plain = FoundryResource(profile="sketch", root=sample_home.root)
-    assert "no `evaluation.judge`" in str(materialize(plain)["rubrics"])
+    metadata, checks = materialize_alone(plain, "rubrics")
+    assert "no `evaluation.judge`" in str(metadata["rubrics"]) and all(checks.values())
     assert not plain.rows(RUBRICS)
 
 

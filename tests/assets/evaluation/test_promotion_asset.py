@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import dagster as dg
 import orjson
 import pytest
 
@@ -21,10 +20,10 @@ from assets.evaluation.systems import (
     system_in_use,
 )
 from assets.evaluation.variants import NEW_CRITIC, NEW_PLANNER
-from dagster_project.stages import ASSETS
 from inference.backends.checkpoint.manifest import RECORD, promoted
 from schemas.training import CRITIC, EVALUATIONS, PLANNER, RL_PLANNER, SFT_CRITIC, EvaluationRow
 from tests.helpers.checkpoint_rows import checkpoint_row
+from tests.helpers.ticks import materialize_alone
 from training.registry import CheckpointRegistry
 
 NONE: Mapping[str, str] = MappingProxyType({})
@@ -69,14 +68,8 @@ class Registered:
 
     def promote(self) -> dict[str, str]:
         """Materialize promotion; returns the tables that it shows."""
-        result = dg.materialize(
-            ASSETS,
-            selection=["promotion"],
-            resources={"foundry": self.foundry},
-            raise_on_error=False,
-        )
-        (event,) = result.asset_materializations_for_node("promotion")
-        return {name: str(entry.value) for name, entry in event.metadata.items()}
+        metadata, _ = materialize_alone(self.foundry, "promotion", raise_on_error=False)
+        return {name: str(value) for name, value in metadata.items()}
 
     def in_use(self) -> System | None:
         return system_in_use(self.foundry.home)

@@ -2,7 +2,6 @@
 
 import json
 
-import dagster as dg
 import pytest
 
 from assets.core.foundry import FoundryResource
@@ -11,9 +10,9 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.pack import pack_tables
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import AuditSettings, BankSettings
-from dagster_project.stages import ASSETS, CHECKS
 from schemas.prompts import PROMPT_AUDITS, PROMPTS, TEMPLATES, PromptAuditRow, TemplateRow
 from schemas.trajectories import MODEL_CALLS
+from tests.helpers.ticks import materialize_alone
 from tests.inference.backends.providers.faulty_provider import KEY, provider
 from warehouse import Home
 
@@ -34,18 +33,9 @@ def foundry_of(home: Home, **sections) -> FoundryResource:
     return FoundryResource(profile="sketch", root=home.root, sections=json.dumps(sections))
 
 
-def materialize(foundry: FoundryResource) -> tuple[dict[str, object], dict[str, bool]]:
-    """Metadata of the asset, and which of its shares passed."""
-    selection, resources = dg.AssetSelection.assets("prompt_audit"), {"foundry": foundry}
-    result = dg.materialize([*ASSETS, *CHECKS], selection=selection, resources=resources)
-    (event,) = result.asset_materializations_for_node("prompt_audit")
-    checks = {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
-    return {name: value.value for name, value in event.metadata.items()}, checks
-
-
 def test_a_sample_is_audited_by_rules(home):
     foundry = foundry_of(home, prompts={"audit": {"sample": 40}})
-    metadata, checks = materialize(foundry)
+    metadata, checks = materialize_alone(foundry, "prompt_audit")
     rows = foundry.rows(PROMPT_AUDITS)
     assert len(rows) == 40 and {row.auditor for row in rows} == {"rules"}
     assert "several_images" in metadata["shares"]
@@ -65,7 +55,7 @@ def test_a_model_judges_the_same_sample_once(home, monkeypatch):
             audit = {"sample": 12, "judge": judge}
             openai = {"endpoints": endpoints}
             foundry = foundry_of(home, prompts={"audit": audit}, openai=openai)
-            _, checks = materialize(foundry)
+            _, checks = materialize_alone(foundry, "prompt_audit")
             rows = [row for row in foundry.rows(PROMPT_AUDITS) if row.auditor != "rules"]
             assert len(rows) == 12
             return checks, rows

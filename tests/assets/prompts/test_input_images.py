@@ -9,7 +9,6 @@ import pytest
 from assets.core.foundry import FoundryResource
 from assets.prompts.input_images import add_input_images, folder_digest
 from assets.prompts.pack_loader import load_pack
-from dagster_project.stages import ASSETS, CHECKS
 from inference.calls.progress import NullProgress
 from inference.sketch_world.perception import perceive_cached
 from inference.sketch_world.renderer import render
@@ -19,6 +18,7 @@ from schemas.curation import PLANNER_SFT
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import MODEL_CALLS, PLANS, TRAJECTORIES
 from tests.assets.prompts.tiny_pack import write_pack
+from tests.helpers.ticks import materialize
 from tests.inference.backends.providers.faulty_provider import KEY, FaultSchedule, provider
 from warehouse import EncodedImage
 
@@ -56,18 +56,6 @@ def foundry_of(tmp_path: Path, pack: Path, **sections) -> FoundryResource:
     return FoundryResource(profile="sketch", root=root, size="demo", sections=own)
 
 
-def materialize(
-    foundry: FoundryResource, *names: str, instance: dg.DagsterInstance, shard: str | None = None
-) -> None:
-    dg.materialize(
-        [*ASSETS, *CHECKS],
-        selection=dg.AssetSelection.assets(*names),
-        resources={"foundry": foundry},
-        instance=instance,
-        partition_key=shard,
-    )
-
-
 def drawn_at(server) -> dict[str, object]:
     """Sections of a profile whose generator is at a server."""
     endpoints = [{"url": server.url, "key": "TEST_KEY"}]
@@ -82,10 +70,10 @@ def with_pictures(foundry: FoundryResource) -> list[PromptRow]:
 @pytest.mark.slow
 def test_drawn_pictures_go_through_the_lineage(tmp_path, pack):
     foundry, instance = foundry_of(tmp_path, pack), dg.DagsterInstance.ephemeral()
-    materialize(foundry, *PACK_ASSETS, instance=instance)
+    materialize(foundry, instance, PACK_ASSETS)
     shard = "garden-pack-0000"
-    materialize(foundry, "plans", "trajectories", instance=instance, shard=shard)
-    materialize(foundry, "planner_sft", instance=instance)
+    materialize(foundry, instance, ["plans", "trajectories"], partition_key=shard)
+    materialize(foundry, instance, ["planner_sft"])
     rows = with_pictures(foundry)
     assert {text for row in rows for text in row.input_image_texts or ()} == VIEWS
     for row in rows:
@@ -107,11 +95,11 @@ def test_a_provider_draws_each_picture_once(tmp_path, pack, monkeypatch):
     with provider(FaultSchedule({"error": 0.3, "throttle": 0.2}, seed=3)) as server:
         limits = {"backoff_seconds": 0.01, "tries": 8}
         foundry = foundry_of(tmp_path, pack, **drawn_at(server), limits=limits)
-        materialize(foundry, *PACK_ASSETS, instance=instance)
+        materialize(foundry, instance, PACK_ASSETS)
         first = foundry.rows(PROMPTS)
         assert sorted(server.answered.values()) == [1, 1]
         foundry.home.lake.delete(PROMPTS, "garden-pack-0000")  # the journal still has the calls
-        materialize(foundry, "prompts", instance=instance)
+        materialize(foundry, instance, ["prompts"])
         assert foundry.rows(PROMPTS) == first and sum(server.answered.values()) == 2
     calls = foundry.rows(MODEL_CALLS)
     assert [(call.role, call.asset, call.error) for call in calls] == 2 * [
