@@ -3,7 +3,6 @@
 import pytest
 import yaml
 
-from assets.core import profile as profile_module
 from assets.core.profile import load_profile
 from schemas import DocumentError, FoundryError
 from training.gpu_assignment import GpuClaim, server_problem
@@ -186,15 +185,3 @@ def test_weights_have_to_fit(read, tmp_path):
     assert server_problem(server, 3, gpu_bytes=3001) is None  # half of them on each
     assert "no GPU 2" in server_problem(server, 2, gpu_bytes=3001)
     assert "raise its `memory`" in server_problem(server, 3, gpu_bytes=2999)
-
-
-@pytest.mark.parametrize("machine", [1, 2, 4, 8])
-def test_profile_gpu_fits_its_machines(monkeypatch, machine):
-    monkeypatch.setattr(profile_module, "gpus", lambda: machine)
-    load_profile.cache_clear()
-    profile = load_profile("gpu")
-    assert profile.gpu_assignment.training_problem(machine) is None
-    assert not any(server_problem(server, machine) for server in profile.servers.values())
-    taken = {gpu for server in profile.servers.values() for gpu in server.gpus}
-    assert taken == set(range(machine))
-    load_profile.cache_clear()

@@ -7,6 +7,7 @@ from assets.core import profile as profile_module
 from assets.core.profile import FOLDER, load_profile
 from inference.backends.diffusers.backend import DiffusersSettings
 from inference.backends.diffusers.registry import load_registry
+from training.gpu_assignment import server_problem
 from training.grpo.verl_options import ROLLOUT
 from training.model_size import KNOWN_SIZES
 from training.stage_needs import disk_needed, drawing_seconds, needs_text, stage_needs
@@ -73,7 +74,7 @@ def test_adapters_take_a_fraction(gpu_profile):
 
 
 @pytest.mark.parametrize("machine", [1, 2, 4, 8])
-def test_the_layouts_of_profile_gpu_fit_on_gpus_of_80_gb(machine, monkeypatch):
+def test_the_layouts_of_profile_gpu_fit_their_machines_of_80_gb_a_gpu(machine, monkeypatch):
     monkeypatch.setattr(profile_module, "gpus", lambda: machine)
     load_profile.cache_clear()
     profile = load_profile("gpu")
@@ -84,6 +85,10 @@ def test_the_layouts_of_profile_gpu_fit_on_gpus_of_80_gb(machine, monkeypatch):
         assert need.gpus <= machine and need.gpu <= shares.get(stage, 1) * CARD, stage
     rollouts = profile.training.critic_rl.options.get(f"{ROLLOUT}.gpu_memory_utilization", 0.6)
     assert rollouts <= shares["critic_rl"]
+    assert profile.gpu_assignment.training_problem(machine) is None
+    assert not any(server_problem(server, machine) for server in profile.servers.values())
+    taken = {gpu for server in profile.servers.values() for gpu in server.gpus}
+    assert taken == set(range(machine))
 
 
 def test_fused_kernels_of_adapters_hold_no_logits(gpu_profile):
