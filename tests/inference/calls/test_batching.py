@@ -16,14 +16,6 @@ def upper(batches):
     return work
 
 
-async def test_batches_have_at_most_max_items():
-    batches = []
-    batcher = Batcher(upper(batches), 3, 0.001)
-    names = ["a", "b", "c", "d", "e", "f", "g"]
-    assert await asyncio.gather(*map(batcher.submit, names)) == [name.upper() for name in names]
-    assert batches == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
-
-
 async def test_items_that_arrive_during_a_batch_form_the_next():
     batches, running, may_finish = [], threading.Event(), threading.Event()
 
@@ -48,13 +40,6 @@ async def test_batch_has_one_key_and_starts_with_the_oldest_item():
     names = ["a", "bb", "c", "dd", "e", "f", "gg"]
     assert await asyncio.gather(*map(batcher.submit, names)) == [name.upper() for name in names]
     assert batches == [["a", "c", "e"], ["bb", "dd", "gg"], ["f"]]
-
-
-async def test_error_of_an_item_is_raised_for_it_alone():
-    batcher = Batcher(upper([]), 8, 0)
-    answers = await asyncio.gather(*map(batcher.submit, ["a", "bad", "c"]), return_exceptions=True)
-    assert [answers[0], answers[2]] == ["A", "C"]
-    assert isinstance(answers[1], ValueError)
 
 
 async def test_error_of_a_batch_is_raised_for_all_and_the_next_batch_works():

@@ -14,7 +14,6 @@ from tests.inference.scripted_world import (
     SHARD,
     ScriptedCritic,
     ScriptedGenerator,
-    ScriptedScorer,
     roles,
     tiny_image,
 )
@@ -193,13 +192,6 @@ async def test_other_errors_and_wrong_answers_are_not_retried(home):
         assert (len(generator.calls), ledger[-1].retries) == (1, 0) and message in ledger[-1].error
 
 
-async def test_defect_9_grade_out_of_range_is_an_unusable_answer(home):
-    for number, grade in enumerate((-1.0, 11.0, float("nan"))):
-        wrong = pytest.raises(UnusableAnswerError, match="not a grade from 0 to 10")
-        with model_calls(home, roles(scorer=ScriptedScorer(grades=[grade]))) as calls, wrong:
-            await calls.score(CallSite("p1", 1, number), None, tiny_image(), "a cat")
-
-
 async def test_deleted_image_is_drawn_again(home):
     generator = ScriptedGenerator()
     first, _ = await draw(home, generator)
@@ -284,20 +276,3 @@ async def test_invalid_journal_line_is_named(home):
         journal.append({"something": "else"})
     with pytest.raises(FoundryError, match=r"test-0000.jsonl:1: not a model call"):
         model_calls(home, roles()).__enter__()
-
-
-async def test_answer_from_the_fallback_journal_costs_nothing(home):
-    scorer = ScriptedScorer(grades=[7.0])
-    with model_calls(home, roles(scorer=scorer)) as calls:
-        paid = await calls.score(SITE, None, tiny_image(), "a cat")
-        paid_call = calls.ledger()[0]
-    for _ in range(2):
-        with model_calls(
-            home, roles(scorer=scorer), asset="scores", fallback_journal="trajectories"
-        ) as calls:
-            copied = await calls.score(SITE, None, tiny_image(), "a cat")
-            row = calls.ledger()[0]
-        assert copied.score == paid.score
-        assert (row.cached, row.asset, row.cost_usd, row.seconds) == (True, "scores", 0, 0)
-        assert row.call_id != paid_call.call_id
-    assert len(scorer.calls) == 1

@@ -11,7 +11,6 @@ from inference.calls.forecast import (
     ItemUsage,
     WorkForecast,
     WorkItem,
-    _student_quantile,
     predict_sum,
 )
 
@@ -105,9 +104,3 @@ def test_items_that_were_finished_before_and_those_without_a_price():
     found = forecast.forecast()
     assert found.usd is None and "USD" not in found.text
     assert found.seconds.expected == pytest.approx(40 * 10, rel=0.01)
-
-
-def test_quantiles_of_students_t():
-    tabulated = {4: 2.132, 9: 1.833, 19: 1.729, 99: 1.660}
-    for freedom, value in tabulated.items():
-        assert _student_quantile(0.95, freedom) == pytest.approx(value, rel=0.005)

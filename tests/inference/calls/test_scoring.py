@@ -135,10 +135,15 @@ async def test_a_refusal_of_one_call_is_the_scores(home):
         assert len(ledger) == 2 and len(refusing.semantics.calls) == 1
 
 
-async def test_grades_out_of_range_are_refused(home):
+async def test_defect_9_grades_out_of_range_are_refused(home):
     generous = Part("remote", "m-quality", quality=(11.0, 8.0))
-    error, _ = await score_once(home, two(quality=generous))
-    assert "naturalness is 11.0" in str(error)
+    wrong = [scorer(str(grade), grade) for grade in (-1.0, 11.0, float("nan"))]
+    for tried, grade in zip(
+        [two(quality=generous), *wrong], ("11.0", "-1.0", "11.0", "nan"), strict=True
+    ):
+        error, _ = await score_once(home, tried)
+        assert isinstance(error, UnusableAnswerError)
+        assert f"is {grade}, not a grade from 0 to 10" in str(error)
 
 
 async def test_an_ensembles_score_is_the_weighted_mean_of_each_grade(home):
@@ -173,6 +178,9 @@ async def test_a_refusal_is_final_and_no_part_of_the_mean(home):
         assert refused.score is None and refused.refusal.endswith("no cat here")
         assert scored.score == result.score and scored.refusal is None
         assert len(refusing.calls) == len(sound.calls) == 1
+    result, _ = await score_once(home, ensemble(sound, scorer("c", 10)))
+    assert result.score.edit_success == 9, "another member costs its own calls only"
+    assert len(sound.calls) == 1
 
 
 async def test_refusal_of_all_members_is_an_error(home):
@@ -181,25 +189,6 @@ async def test_refusal_of_all_members_is_an_error(home):
     assert isinstance(error, UnusableAnswerError)
     assert "no cat" in str(error) and "no dog" in str(error)
     assert len(ledger) == 2
-
-
-async def test_finished_call_is_stored_while_another_member_hangs(home):
-    class Hanging(Scripted):
-        async def score(self, before, after, instruction):
-            await asyncio.sleep(3600)
-
-    sound = scorer("a", 4)
-    both = roles(scorer=ensemble(sound, Hanging("b")))
-    with ModelCalls(home, "scores", SHARD, both, LIMITS) as calls:
-        task = asyncio.create_task(calls.score(SITE, None, tiny_image(), "a cat"))
-        while not calls.ledger():
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    result, _ = await score_once(home, ensemble(sound, scorer("b", 8)))
-    assert result.score.edit_success == 7, "another member costs its own calls only"
-    assert len(sound.calls) == 1
 
 
 async def run_and_score(home, agents, names=("p0", "p1", "p2")):
@@ -242,10 +231,14 @@ async def test_rows_say_how_many_calls_made_a_score(tmp_path):
 async def test_scores_of_the_loop_are_reused(home):
     critic = ScriptedCritic(verdicts={f"p{n} one": [reject("again")] * 2 for n in range(3)})
     one, other = scorer("a"), scorer("b")
-    result, scored = await run_and_score(home, roles(critic=critic, scorer=ensemble(one, other)))
+    agents = roles(critic=critic, scorer=ensemble(one, other))
+    result, scored = await run_and_score(home, agents)
     assert len(result.attempts) == 6
     assert len(one.calls) == len(other.calls) == 6
-    assert [call.cached for call in scored.calls] == [True] * 12
+    copies = [(call.cached, call.asset, call.cost_usd, call.seconds) for call in scored.calls]
+    assert copies == [(True, "scores", 0, 0)] * 12
+    assert {call.call_id for call in scored.calls}.isdisjoint(call.call_id for call in result.calls)
+    assert (await run_and_score(home, agents))[1] == scored
     assert len(scored.members) == 12
 
 
