@@ -34,17 +34,16 @@ def make_resolver(home, agents="auto", **named):
     return AgentResolver(backends, home, agents, named)
 
 
-async def test_without_promoted_agents_the_profiles_own_are_used(home):
-    async with make_resolver(home) as resolver:
-        names = (await resolver.resolve()).names
-    assert set(names) == {"planner", "generator", "critic"}
-    assert all(name.startswith("sketch/") for name in names.values())
-
-
-async def test_planner_and_critic_are_both_needed(home, publish):
-    publish("planner_sft_checkpoint", "1")
-    async with make_resolver(home) as resolver:
-        assert (await resolver.resolve()).names["planner"].startswith("sketch/")
+async def test_the_profiles_own_agents_are_used_until_planner_and_critic_are_promoted(
+    home, publish
+):
+    for promoted in ((), ("planner_sft_checkpoint",)):
+        for name in promoted:
+            publish(name, "1")
+        async with make_resolver(home) as resolver:
+            names = (await resolver.resolve()).names
+        assert set(names) == {"planner", "generator", "critic"}
+        assert all(name.startswith("sketch/") for name in names.values())
     with pytest.raises(FoundryError, match="no planner and critic were promoted"):
         async with make_resolver(home, "promoted"):
             pass
@@ -72,37 +71,29 @@ async def test_agents_can_be_named_one_by_one(home, both, publish, untrained):
         await names(critic="critic_rl_checkpoint@2")
 
 
-async def test_a_new_promotion_replaces_the_agents_of_later_requests(
-    home, both, publish, monkeypatch
+async def test_a_new_promotion_replaces_the_agents_of_later_requests_if_it_can_be_loaded(
+    home, both, publish, monkeypatch, caplog
 ):
+    def promote(version, instead_of):
+        publish("critic_rl_checkpoint", instead_of, status="candidate")
+        publish("critic_rl_checkpoint", version)
+
     monkeypatch.setattr(agent_resolver, "_POLL_SECONDS", 0.05)
-    async with make_resolver(home) as resolver:
+    async with make_resolver(home) as resolver, asyncio.timeout(120):
         before = await resolver.resolve()
-        publish("critic_rl_checkpoint", "1", status="candidate")
-        publish("critic_rl_checkpoint", "2")
-        async with asyncio.timeout(60):
-            while (now := await resolver.resolve()) is before:
-                await asyncio.sleep(0.05)
+        promote("2", instead_of="1")
+        while (now := await resolver.resolve()) is before:
+            await asyncio.sleep(0.05)
         assert now.names["critic"] == "checkpoint/critic_rl_checkpoint@2"
         assert before.names["critic"] == "checkpoint/critic_rl_checkpoint@1"
         assert now.planner is before.planner
         assert now.generator is before.generator
-
-
-async def test_a_checkpoint_that_cannot_be_loaded_is_not_used(
-    home, both, publish, monkeypatch, caplog
-):
-    monkeypatch.setattr(agent_resolver, "_POLL_SECONDS", 0.05)
-    async with make_resolver(home) as resolver:
-        before = await resolver.resolve()
-        publish("critic_rl_checkpoint", "1", status="candidate")
-        publish("critic_rl_checkpoint", "2")
-        folder = home.local / "checkpoints" / "critic_rl_checkpoint" / "2"
+        promote("3", instead_of="2")
+        folder = home.local / "checkpoints" / "critic_rl_checkpoint" / "3"
         (folder / "config.json").unlink()
-        async with asyncio.timeout(60):
-            while "are not replaced" not in caplog.text:
-                await asyncio.sleep(0.05)
-        assert await resolver.resolve() is before
+        while "are not replaced" not in caplog.text:
+            await asyncio.sleep(0.05)
+        assert await resolver.resolve() is now
 
 
 async def test_a_request_names_planner_and_critic(home, both, publish, untrained):

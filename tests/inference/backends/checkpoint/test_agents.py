@@ -21,7 +21,7 @@ from tests.inference.backends.checkpoint.tiny_agents import (
     planner_query,
     texts_of,
 )
-from tests.inference.scripted_world import SHARD, plan_rows_for, prompt_row, roles, tiny_image
+from tests.inference.scripted_world import SHARD, prompt_row, roles, tiny_image
 from warehouse import EncodedImage
 
 
@@ -123,13 +123,3 @@ async def test_the_loop_runs_with_trained_agents(overfitted_agents, home):
     critic_calls = [call for call in run.calls if call.role == "critic"]
     assert all(call.input_tokens and call.output_tokens for call in critic_calls)
     assert {(call.backend, call.model) for call in critic_calls} == {("checkpoint", "tiny@1")}
-
-
-async def test_an_unreadable_critic_rejects_until_t_max(random_agents, home):
-    prompt = prompt_row()
-    backends = roles(critic=random_agents["critic"])
-    plans = plan_rows_for(prompt, "a cat")
-    limits = Limits(backoff_seconds=0)
-    run = await run_shard([prompt], plans, backends, home, SHARD, LoopSettings(t_max=3), limits)
-    assert [(a.accepted, a.prompt) for a in run.attempts] == [(False, "a cat")] * 3
-    assert not run.quarantine

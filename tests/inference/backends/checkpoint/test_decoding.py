@@ -50,17 +50,13 @@ def expected(loaded, queries):
     return [generate(loaded, query) for query in queries]
 
 
-def test_rows_of_a_batch_are_as_without_it(loaded, queries, expected):
-    assert decode_all(loaded, queries) == expected
-
-
 def test_rows_of_a_batch_without_images_are_as_without_it(loaded):
     queries = [planner_query("a story " * times) for times in (1, 9, 4)]
     assert "pixel_values" not in inputs_of(loaded, queries)
     assert decode_all(loaded, queries) == [generate(loaded, query) for query in queries]
 
 
-def test_rows_end_at_their_own_limit_without_changing_others(loaded, queries, expected):
+def test_rows_are_as_without_a_batch_and_end_at_their_own_limit(loaded, queries, expected):
     limits = [1, NEW, 3, 7, NEW]
     ended = []
     answers = decode_all(loaded, queries, limits, on_end=lambda row, tokens: ended.append(row))

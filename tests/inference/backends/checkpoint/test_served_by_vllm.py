@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import dataclass
 
 import psutil
@@ -25,6 +24,7 @@ from inference.calls.retry import CallUsage, collect_usage
 from inference.roles import Verdict
 from tests.helpers.ports import free_port
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, critic_query, overfit
+from tests.inference.service.running_service import wait_until
 from warehouse import EncodedImage, Home
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -139,10 +139,7 @@ def test_a_killed_command_leaves_no_process(served):
     assert len(children) >= 3  # the driver, vLLM's server, its engine
     served.command.kill()
     served.command.wait()
-    deadline = time.monotonic() + 120
-    while any(is_alive(process) for process in children) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not [process for process in children if is_alive(process)]
+    wait_until(lambda: not any(map(is_alive, children)), seconds=120)
 
 
 def is_alive(process):

@@ -1,6 +1,5 @@
 """EditScore as a scorer: grades of an overfitted model, errors of a random one, identity."""
 
-import asyncio
 import os
 
 import pytest
@@ -10,7 +9,6 @@ from inference.backends.providers.structured import CompletionResult
 from inference.roles import BackendError, Score, Scorer, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard, score_shard
-from schemas import BadImageError
 from tests.helpers.tiny_editscore import settings
 from tests.inference.scripted_world import SHARD, plan_rows_for, prompt_row, roles
 from warehouse import EncodedImage
@@ -37,16 +35,6 @@ async def test_ratings_become_grades(scorer):
     assert score == GRADES
     assert (score.semantics, score.quality) == (6.0, 4.0)
     assert await scorer.score(None, white, GOAL) == GRADES
-
-
-async def test_a_broken_image_does_not_affect_others(scorer):
-    good, bad = await asyncio.gather(
-        scorer.score(None, EncodedImage.white((96, 96)), GOAL),
-        scorer.score(None, EncodedImage(b"broken"), GOAL),
-        return_exceptions=True,
-    )
-    assert good == GRADES
-    assert isinstance(bad, BadImageError)
 
 
 async def test_a_shard_is_scored_and_accounted_for(scorer, home):

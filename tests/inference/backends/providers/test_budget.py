@@ -90,12 +90,6 @@ def test_reservations_of_a_killed_process_expire_as_spent(path):
         alive._try_reserve("mine", 0.6, soon)
 
 
-def test_a_resumed_call_reserves_once(path):
-    soon = time.time() + 60
-    Budget(path, 1.0, 60)._try_reserve("batch", 0.6, soon)
-    assert Budget(path, 1.0, 60)._try_reserve("batch", 0.6, soon)
-
-
 def _spender(path, calls):
     async def spend_all():
         budget = Budget(path, 1.0, 60)

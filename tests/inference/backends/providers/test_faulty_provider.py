@@ -15,7 +15,7 @@ from tests.inference.backends.providers.faulty_provider import FAULTS, KEY, Faul
 from tests.inference.backends.providers.provider_roles import provider_roles
 from warehouse import Home
 
-PROMPTS = 30
+PROMPTS = 15
 FAULT_SHARES = {kind: 0.2 / len(FAULTS) for kind in FAULTS}
 LIMITS = Limits(
     agents=16, generator=8, tries=6, backoff_seconds=0.05, call_timeout_seconds=3, failure_share=0.3
