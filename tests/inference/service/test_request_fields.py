@@ -169,12 +169,12 @@ def test_partial_images_are_the_first_attempts(client):
 def test_an_image_can_be_required(client):
     image = images_of(client.responses.create(input=HOUSE, tool_choice="required"))[-1]
     assert image
-    response = client.responses.create(input=_describe(client))
+    describe = {"input": _describe(client)}
+    response = client.responses.create(**describe)
     assert [item.type for item in response.output] == ["message"]
     for choice in ("required", IMAGE_TOOL):
-        refused_plan = {"input": _describe(client), "tool_choice": choice}
         with pytest.raises(openai.BadRequestError, match="tool_choice: the plan has no picture"):
-            client.responses.create(**refused_plan)
+            client.responses.create(**describe, tool_choice=choice)
 
 
 def _describe(client):

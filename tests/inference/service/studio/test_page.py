@@ -183,7 +183,7 @@ def test_a_request_with_markup_is_escaped_and_deleted_after_confirmation(page):
     expect(link).to_have_count(0)
 
 
-def test_two_settings_are_compared_side_by_side(page):
+def test_two_settings_are_compared_side_by_side_at_an_address_of_their_own(page):
     page.get_by_text("Settings", exact=True).click()
     page.get_by_label("Compare two settings").check()
     for name, attempts in {"Setting A": "1", "Setting B": "5"}.items():
@@ -201,6 +201,12 @@ def test_two_settings_are_compared_side_by_side(page):
     expect(first.get_by_text("Not accepted, but used")).to_be_visible()
     a, b = first.bounding_box(), second.bounding_box()
     assert a["x"] + a["width"] <= b["x"] and a["y"] == b["y"]
+    expect(page).to_have_url(re.compile(r"#/generations/resp_\w+\+resp_\w+$"))
+    page.reload()
+    expect(first.get_by_text("Maximum attempts per step: 1")).to_be_visible()
+    expect(second).to_have_attribute("aria-busy", "false")
+    rows = page.get_by_role("region", name="Comparison").get_by_role("row")
+    expect(rows.nth(2)).to_have_text(re.compile(r"^BComplete.*\d s$"))
 
 
 def test_running_story_is_followed_and_cancelled(browser, tmp_path):

@@ -21,7 +21,6 @@ pytestmark = BROWSER
 
 HOUSE = "A red house beside a tree"
 ADDRESS = re.compile(r"#/generations/resp_\w+$")
-COMPARISON = re.compile(r"#/generations/resp_\w+\+resp_\w+$")
 IN_CLIPBOARD = """() => navigator.clipboard.read()
   .then(([item]) => item.getType("image/png")).then(createImageBitmap).then(({ width }) => width)"""
 
@@ -92,20 +91,6 @@ def test_what_is_not_stored_is_cancelled_when_the_page_is_closed(held):
     page.reload()
     wait_until(lambda: barrier.cancelled)
     expect(page.get_by_role("article")).to_have_count(0)
-
-
-def test_a_comparison_has_an_address_as_well(page):
-    page.get_by_text("Settings", exact=True).click()
-    page.get_by_label("Compare two settings").check()
-    page.get_by_role("group", name="Setting B").get_by_label("Maximum attempts").fill("1")
-    submit(page, HOUSE)
-    expect(page).to_have_url(COMPARISON)
-    page.reload()
-    second = page.get_by_role("article").nth(1)
-    expect(second.get_by_text("Maximum attempts per step: 1")).to_be_visible()
-    expect(second).to_have_attribute("aria-busy", "false")
-    rows = page.get_by_role("region", name="Comparison").get_by_role("row")
-    expect(rows.nth(2)).to_have_text(re.compile(r"^BComplete.*\d s$"))
 
 
 def test_planning_shows_motion_and_time_and_the_queue_a_place(browser, tmp_path):
