@@ -74,7 +74,10 @@ def answer(python: Path) -> str:
     return done.stdout.strip()
 
 
-def test_an_environment_is_installed_once(tiny):
+def test_an_environment_is_installed_once_unless_it_is_incomplete_and_other_pins_are_another(tiny):
+    folder = environment_of("sft", "cpu")
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").write_text("half")
     lines: list[str] = []
     python = ensure_environment("sft", "cpu", lines.append)
     assert answer(python) == "42" and python.is_relative_to(tiny)
@@ -82,6 +85,10 @@ def test_an_environment_is_installed_once(tiny):
     lines.clear()
     assert ensure_environment("sft", "cpu", lines.append) == python
     assert not lines
+    pins = environments.pins_of("sft", "cpu")
+    pins.write_text(pins.read_text() + "# a remark\n")
+    assert environment_of("sft", "cpu") != folder
+    assert environment_of("rl", "cpu").name.startswith("rl-cpu-")
 
 
 def add_extra(folder: Path) -> None:
@@ -115,17 +122,6 @@ def test_an_extra_is_built_with_what_its_environment_has(tiny, tmp_path, monkeyp
     assert list(python.parents[1].glob(f"lib/*/site-packages/__pycache__/{SOURCE}.*.pyc"))
     assert environment_of("rl", "cpu", "flash") != environment_of("rl", "cpu")
     assert not environment_of("rl", "cpu").exists()
-
-
-def test_an_incomplete_environment_is_installed_again_and_other_pins_are_another(tiny):
-    folder = environment_of("sft", "cpu")
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "python").write_text("half")
-    assert answer(ensure_environment("sft", "cpu", str)) == "42"
-    pins = environments.pins_of("sft", "cpu")
-    pins.write_text(pins.read_text() + "# a remark\n")
-    assert environment_of("sft", "cpu") != folder
-    assert environment_of("rl", "cpu").name.startswith("rl-cpu-")
 
 
 @pytest.mark.slow

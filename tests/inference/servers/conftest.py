@@ -1,14 +1,15 @@
-import time
 from contextlib import suppress
+from functools import partial
 
 import psutil
 import pytest
 
 from inference.servers import instance
 from inference.servers.instance import home_servers
+from tests.inference.service import running_service
 from warehouse import Home
 
-TIMEOUT_SECONDS = 30
+wait_until = partial(running_service.wait_until, seconds=30)
 
 
 @pytest.fixture
@@ -44,10 +45,3 @@ def processes_of(folder):
             if process.environ().get("INTERLEAVE_TRAINING_JOB") == str(folder.path):
                 found.append(process)
     return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.05)

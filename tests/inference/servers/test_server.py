@@ -4,7 +4,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -15,6 +14,7 @@ from inference.servers import vllm
 from inference.servers.processes import JOB_MARK, find_marked
 from inference.servers.server_process import ServerFailedError, newest_line
 from tests.helpers.ports import free_port
+from tests.inference.servers.conftest import wait_until
 from tests.inference.servers.toy_serving import agent_server, serve_toy, toy_command, toy_python
 from warehouse.file_lock import exclusive_lock
 
@@ -157,10 +157,8 @@ def test_a_killed_command_leaves_no_process(home, port, monkeypatch):
         run.kill()
         run.communicate()
         # It cannot clean up: its driver notices and does.
-        deadline = time.monotonic() + 120
-        while remaining(home, port) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        assert have_ended(pids) and not remaining(home, port)
+        wait_until(lambda: not remaining(home, port), seconds=120)
+        assert have_ended(pids)
     finally:
         for process in remaining(home, port):
             process.kill()
@@ -178,7 +176,4 @@ def test_an_engine_ends_whose_server_and_driver_were_killed_with_the_command(hom
     for process in killed:
         process.kill()
     run.communicate()
-    deadline = time.monotonic() + 60
-    while not have_ended(pids) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert have_ended(pids)
+    wait_until(lambda: have_ended(pids), seconds=60)
