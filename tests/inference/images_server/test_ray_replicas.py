@@ -1,6 +1,5 @@
 """Replicas on a real Ray cluster of two nodes, asked by the official client."""
 
-import asyncio
 import base64
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +12,11 @@ import pytest
 
 from inference.backends.diffusers import tiny
 from inference.backends.diffusers.backend import DiffusersSettings, select_model
-from inference.backends.factory import Backends
 from inference.images_server.models import ImagesServerSettings, servable_pipeline
 from inference.images_server.ray_replicas import deploy
-from inference.roles import BackendError
 from tests.helpers.ports import ray_agent_ports
 from tests.inference.images_server.served_images import images_of, served, until
-from warehouse import EncodedImage, Home
+from warehouse import EncodedImage
 
 pytestmark = pytest.mark.long
 
@@ -121,25 +118,6 @@ def test_a_stream_has_partial_images_from_the_replicas(server):
     assert EncodedImage(base64.b64decode(completed.b64_json)) == generate(server, **more)[0]
 
 
-def test_edit_depends_on_every_reference(server):
-    def edit(*references):
-        images = [("r.png", each.data, "image/png") for each in references]
-        answer = server.client().images.edit(
-            image=images, prompt="a red cat", extra_body={"seed": 1, "guidance_scale": 1.0}
-        )
-        return pixels(images_of(answer)[0])
-
-    one, other, last = (generate(server, seed=seed)[0] for seed in (1, 2, 3))
-    assert np.abs(edit(one, last) - edit(other, last)).max() > ROUNDING
-    assert np.array_equal(edit(one, last), edit(one, last))
-
-
-def test_options_that_the_model_would_ignore_are_rejected(server):
-    white, ignored = EncodedImage.white((64, 64)).data, {"negative_prompt": "rain"}
-    with pytest.raises(openai.BadRequestError, match="negative"):
-        server.client().images.edit(image=white, prompt="a red cat", extra_body=ignored)
-
-
 def test_load_reaches_both_nodes_in_batches(server):
     before = server.metrics()
     with ThreadPoolExecutor(CAPACITY) as clients:
@@ -183,30 +161,6 @@ def test_full_server_sends_retry_after_and_disconnects_free_capacity(server):
     # Both replicas have cancelled what they had begun.
     with ThreadPoolExecutor(CAPACITY) as clients:
         assert all(clients.map(lambda seed: generate(server, seed=seed), range(CAPACITY)))
-
-
-def test_our_images_backend_uses_it(server):
-    settings = {
-        "endpoints": [{"url": f"{server.url}/v1", "concurrency": 4}],
-        "generator": {"model": "klein", "size": "96x64", "steps": 3},
-    }
-    roles = {"planner": "sketch", "critic": "sketch", "scorer": "sketch", "generator": "images"}
-
-    def generator(**more):
-        section = settings | {"generator": settings["generator"] | more}
-        profile = Backends.model_validate({"roles": roles, "images": section})
-        return profile.build(Home("memory://images-server")).generator
-
-    async def two_images():
-        client = generator()
-        first = await client.generate("a red cat", (), 1)
-        return first, await client.generate("a blue cat", (first,), 2)
-
-    first, second = asyncio.run(two_images())
-    assert first.image.size == second.image.size == (96, 64)
-    assert [first] == generate(server, seed=1, size="96x64", num_inference_steps=3)
-    with pytest.raises(BackendError, match="takes no negative prompt"):
-        asyncio.run(generator(negative_prompt="rain").generate("a red cat", (), 1))
 
 
 def test_dead_replica_is_replaced_while_the_other_continues(server):
