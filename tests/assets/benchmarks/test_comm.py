@@ -107,16 +107,12 @@ def test_three_rounds_of_calls_for_a_continuation(folder: Path) -> None:
     assert benchmark.metrics(item, values) == {**dict.fromkeys(SCORES[3], 9), "irs": 5.5}
 
 
-def test_more_descriptions_than_images(folder: Path) -> None:
+def test_an_answer_with_too_few_images_and_one_without_any(folder: Path) -> None:
     benchmark = CoMM(folder, 4)
     *_, call = benchmark.calls(benchmark.items[0], ANSWER[:1], {"descriptions": ["A.", "B."]})
     assert call.text.endswith("Description 2: B.\n(image missing)")
-
-
-def test_an_answer_without_images_is_asked_about_in_one_round(folder: Path) -> None:
-    benchmark = CoMM(folder, 4)
     calls = benchmark.calls(benchmark.items[0], ANSWER[1:2], {})
-    assert [call.name for call in calls] == ["document", "fidelity"]
+    assert [call.name for call in calls] == ["document", "fidelity"], "in one round"
     assert "(no images)" in calls[1].text
     assert "(empty)" in benchmark.calls(benchmark.items[0], (), {})[0].text
 

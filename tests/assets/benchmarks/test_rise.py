@@ -216,6 +216,10 @@ def test_metrics_of_items(folder: Path) -> None:
     }
     judged_without = {"accuracy", "score", "reasoning", "plausibility"}
     assert metrics(rise, "spatial_reasoning_3").keys() == judged_without
+    values = {"consistency": 5, "reasoning": None, "plausibility": 5}
+    found = rise.metrics(rise.items[0], values)
+    assert len(found) == 5 and set(found.values()) == {None}, "an answer that cannot be read"
+    assert set(rise.metrics(rise.items[4], {"reasoning-yes-no": 1}).values()) == {None}
 
 
 def test_the_fix_lets_items_without_consistency_be_complete(folder: Path) -> None:
@@ -236,14 +240,6 @@ def test_weights_of_the_score_follow_the_official_script(tmp_path: Path) -> None
     for rows, score in cases:
         rise = Rise(write_rise(tmp_path / "data", rows), "fixed")
         assert metrics(rise, "spatial_reasoning_4")["score"] == pytest.approx(score)
-
-
-def test_an_item_with_an_unreadable_answer_is_unscored(folder: Path) -> None:
-    rise = Rise(folder, "fixed")
-    values = {"consistency": 5, "reasoning": None, "plausibility": 5}
-    found = rise.metrics(rise.items[0], values)
-    assert len(found) == 5 and set(found.values()) == {None}
-    assert set(rise.metrics(rise.items[4], {"reasoning-yes-no": 1}).values()) == {None}
 
 
 def test_numbers_are_pooled_and_by_category(folder: Path) -> None:

@@ -55,12 +55,6 @@ def test_a_judge_sees_prompt_explanation_and_the_last_picture(folder: Path) -> N
     assert call.images == (BLUE,)
 
 
-def test_an_answer_without_a_picture_is_scored_lowest(folder: Path) -> None:
-    for wise in (Wise(folder, "legacy"), Wise(folder, "verified")):
-        assert wise.calls(wise.items[0], ANSWER[2:], {}) == []
-        assert set(wise.metrics(wise.items[0], {NOTHING_ASKED: True}).values()) == {0.0}
-
-
 def test_judges_answers_are_read_and_never_guessed(folder: Path) -> None:
     benchmarks = Wise(folder, "legacy"), Wise(folder, "verified")
     legacy, verified = (each.calls(each.items[0], ANSWER, {})[0] for each in benchmarks)
@@ -95,6 +89,9 @@ def test_metrics_of_an_item(folder: Path) -> None:
         "aesthetic_quality": 0,
     }
     assert set(wise.metrics(wise.items[0], {"score": None}).values()) == {None}
+    for each in (wise, Wise(folder, "verified")):
+        assert each.calls(each.items[0], ANSWER[2:], {}) == [], "no picture: the lowest values"
+        assert set(each.metrics(each.items[0], {NOTHING_ASKED: True}).values()) == {0.0}
 
 
 def test_the_overall_is_weighted_and_needs_every_group(folder: Path) -> None:

@@ -53,14 +53,11 @@ def load_error(folder: Path, file: str, old: str, new: str) -> str:
     return str(caught.value)
 
 
-def test_folder_with_the_files_of_a_pack_loads(folder):
+def test_a_pack_is_loaded_and_its_digest_depends_on_content_not_on_layout(folder):
     pack = load_pack(folder)
     assert pack.name == folder.name
     assert pack.serves == {"how-to": ["garden"], "growth": ["garden"]}
-
-
-def test_digest_depends_on_content_not_on_layout(folder):
-    before = load_pack(folder).digest
+    before = pack.digest
     (folder / "taxonomy.yaml").write_text("# a comment\n" + TAXONOMY)
     assert load_pack(folder).digest == before
     (folder / "banks" / "plants.yaml").write_text(BANKS.replace("sunflower", "tulip"))
@@ -112,17 +109,20 @@ def test_error_names_file_line_and_key(folder, file, old, new, line, message):
     )
 
 
-def test_bank_in_two_files_is_an_error(folder):
-    (folder / "banks" / "again.yaml").write_text("plants:\n  entity: [rose]\n")
+def test_contradictions_between_files_are_errors(folder):
+    again = folder / "banks" / "again.yaml"
+    again.write_text("plants:\n  entity: [rose]\n")
     with pytest.raises(DocumentError, match=r"plants\.yaml:1: plants: again\.yaml has a bank"):
         load_pack(folder)
-
-
-def test_subcategory_without_templates_is_an_error(folder):
+    again.unlink()
     text = TAXONOMY + "      empty: {title: Empty, description: None., banks: [stones]}\n"
     (folder / "taxonomy.yaml").write_text(text)
     (folder / "banks" / "stones.yaml").write_text("stones:\n  stone: [granite]\n")
     with pytest.raises(DocumentError, match=r"taxonomy\.yaml:10: .*empty: no template serves"):
+        load_pack(folder)
+    for path in (folder / "banks").iterdir():
+        path.unlink()
+    with pytest.raises(DocumentError, match=r"banks: holds no \*\.yaml file"):
         load_pack(folder)
 
 
@@ -135,12 +135,6 @@ def test_all_problems_of_a_file_are_reported_at_once(folder):
 def test_unknown_pack_lists_the_known_ones():
     with pytest.raises(FoundryError, match=r"no pack 'nonsense'; there are: .*interleave"):
         load_pack("nonsense")
-
-
-def test_folder_without_banks_is_an_error(folder):
-    (folder / "banks" / "plants.yaml").unlink()
-    with pytest.raises(DocumentError, match=r"banks: holds no \*\.yaml file"):
-        load_pack(folder)
 
 
 def test_interleave_has_the_papers_counts():
