@@ -27,34 +27,27 @@ def paper(**changes: object) -> CriticGrpoSettings:
     return CriticGrpoSettings(recipe="paper", **changes)
 
 
-def test_large_recipes_have_the_references_numbers():
-    for recipe in ["paper", "reference"]:
-        line = options(recipe=recipe)
-        expected = {
-            f"{ROLLOUT}.n": "8",
-            "data.train_batch_size": "16",
-            f"{ACTOR}.ppo_mini_batch_size": "8",
-            f"{ACTOR}.optim.lr": "2e-06",
-            f"{ACTOR}.optim.weight_decay": "0.01",
-            f"{ACTOR}.clip_ratio_low": "0.2",
-            f"{ACTOR}.clip_ratio_high": "0.3",
-            f"{ACTOR}.clip_ratio_c": "3.0",
-            f"{ACTOR}.loss_agg_mode": "'token-mean'",
-            f"{ROLLOUT}.temperature": "1.0",
-            "data.max_prompt_length": "16384",
-            "data.max_response_length": "4096",
-            "trainer.device": "'cuda'",
-            "trainer.n_gpus_per_node": "8",
-            f"{ROLLOUT}.tensor_model_parallel_size": "4",
-        }
-        assert {key: line[key] for key in expected} == expected
-
-
-def test_paper_and_published_code_differ_in_divergence_and_reward():
-    for name, kl, form in (("paper", 1e-3, "paper"), ("reference", 0, "code")):
-        settings = CriticGrpoSettings(recipe=name)
-        assert (settings.kl, settings.reward.form) == (kl, form)
-        assert options(recipe=name)[f"{ACTOR}.use_kl_loss"] == ("true" if kl else "false")
+def test_numbers_of_a_recipe_become_options():
+    """Those of all recipes are in the snapshot of `test_numbers.py`."""
+    line = options(recipe="paper")
+    expected = {
+        f"{ROLLOUT}.n": "8",
+        "data.train_batch_size": "16",
+        f"{ACTOR}.ppo_mini_batch_size": "8",
+        f"{ACTOR}.optim.lr": "2e-06",
+        f"{ACTOR}.optim.weight_decay": "0.01",
+        f"{ACTOR}.clip_ratio_low": "0.2",
+        f"{ACTOR}.clip_ratio_high": "0.3",
+        f"{ACTOR}.clip_ratio_c": "3.0",
+        f"{ACTOR}.loss_agg_mode": "'token-mean'",
+        f"{ROLLOUT}.temperature": "1.0",
+        "data.max_prompt_length": "16384",
+        "data.max_response_length": "4096",
+        "trainer.device": "'cuda'",
+        "trainer.n_gpus_per_node": "8",
+        f"{ROLLOUT}.tensor_model_parallel_size": "4",
+    }
+    assert {key: line[key] for key in expected} == expected
 
 
 def test_a_reward_that_is_set_in_part_is_the_recipes_otherwise():
@@ -68,6 +61,7 @@ def test_set_fields_override_the_recipe():
     assert CriticGrpoSettings.model_validate(settings.model_dump()) == settings
     line = options(kl=1e-3)
     assert line[f"{ACTOR}.use_kl_loss"] == "true" and line[f"{ACTOR}.kl_loss_coef"] == "0.001"
+    assert options(recipe="reference")[f"{ACTOR}.use_kl_loss"] == "false"
 
 
 def test_a_cpu_run_is_batched_and_skips_the_second_pass():

@@ -26,13 +26,10 @@ BODY = '{"previous_step_success": false, "refine_prompt": "a red cat"}'
 PARSED = ParsedAnswer(False, "a red cat")
 
 
-def test_a_worked_example():
+def test_a_worked_example_and_a_step_without_a_gain():
     parts = RewardParts(format=0.1, accuracy=-0.3, step=0.5)
     assert total_reward(parts, RewardSettings()) == pytest.approx(0.22)  # as the paper
     assert (format_reward(ParsedAnswer(True, "")), format_reward(None)) == (1, 0)
-
-
-def test_the_neutral_step_is_no_gain():
     same = Grades(6.0, 7.0)
     for form in ("paper", "code"):
         assert step_reward(same, same, form) == neutral_step_reward(form)

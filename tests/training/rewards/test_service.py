@@ -80,12 +80,6 @@ async def test_a_white_canvas_means_from_scratch_and_any_other_image_is_edited(w
     assert [call[1:] for call in world.generator.calls] == [((), 7), ((grey,), 7)]
 
 
-async def test_an_ablated_step_redraws_nothing(world):
-    service = world.service(RewardSettings(without=("step",)))
-    row = await service.reward(world.request(answer(True, EXACT)))
-    assert (world.generator.calls, row.step_reward, row.reward) == ([], None, 0)
-
-
 @pytest.mark.parametrize(
     ("prompt", "reason"),
     [("hang", "TimeoutError: no answer within 0.2 s"), ("nothing", "answered with NoneType")],
@@ -233,14 +227,14 @@ async def test_rows_that_are_not_trained_on_are_no_rollouts_of_training(world):
     assert [call.role for call in world.ledger()] == ["generator", "scorer", "generator"]
 
 
-async def test_how_often_answers_are_right_needs_no_drawing(world):
+async def test_without_a_step_part_nothing_is_drawn_and_right_answers_are_counted(world):
     service = world.service(RewardSettings(without=("step",)))
     for text in (answer(True), answer(True), answer(False, EXACT), "?"):
         request = world.request(text, truth=True, row="often", step=0)
         await service.reward(request.model_copy(update={"dev": True}))
-    await service.reward(world.request(answer(True), truth=False, row="never"))
+    row = await service.reward(world.request(answer(True, EXACT), truth=False, row="never"))
     assert right_shares(world.journal.path) == {"often": 0.5, "never": 0}
-    assert world.generator.calls == []
+    assert (world.generator.calls, row.step_reward, row.reward) == ([], None, 0)
 
 
 async def test_a_line_that_is_no_rollout_is_named(world):

@@ -61,6 +61,7 @@ def test_the_batch_is_divided():
         ({"recipe": "paper", "gpus": 4}, 2, 4),
         ({"recipe": "paper", "batch": 8}, 1, 1),
         ({"recipe": "reference"}, 2, 1),
+        ({"recipe": "paper", "nodes": 2}, 2, 1),
         ({"recipe": "sketch", "batch": 4}, 4, 1),
         ({"recipe": "sketch", "batch": 32, "batch_per_device": 8}, 8, 4),
     ]
@@ -68,6 +69,9 @@ def test_the_batch_is_divided():
         options = config(**settings)
         assert options["per_device_train_batch_size"] == device
         assert options["gradient_accumulation_steps"] == accumulated
+        assert bool(options.get("data_shared_file_system")) == ("nodes" in settings)
+    with pytest.raises(ValidationError, match="batch of 32 is no multiple of 48"):
+        SftSettings(recipe="paper", nodes=3)
 
 
 def test_a_custom_recipe_and_a_batch_that_cannot_be_divided(tmp_path):
@@ -94,13 +98,6 @@ def test_gpus_are_reserved_and_passed_to_torchrun():
     assert variables["PATH"].startswith("/e/bin:")
     variables = environment(read_recipe(SftSettings()), Path("/e/bin/python"), FOLDER)
     assert (variables["CUDA_VISIBLE_DEVICES"], variables["OMP_NUM_THREADS"]) == ("", "2")
-
-
-def test_a_batch_is_shared_by_all_nodes():
-    options = config(recipe="paper", nodes=2)
-    assert options["gradient_accumulation_steps"] == 1 and options["data_shared_file_system"]
-    with pytest.raises(ValidationError, match="batch of 32 is no multiple of 48"):
-        SftSettings(recipe="paper", nodes=3)
 
 
 def test_nodes_meet_where_the_scheduler_says_or_at_the_first_one(tmp_path, monkeypatch):
