@@ -61,11 +61,8 @@ def test_what_is_missing_is_null_and_counted(home):
     assert (free.output_tokens, free.uncounted, free.unpriced) == (None, 2, 2)
     total = cost_report(home).total
     assert (total.cost_usd, total.unpriced, total.output_tokens) == (0.5, 2, 10)
-
-
-def test_cached_answers_alone_cost_nothing(home):
     write(home, model_call(1, cached=True, cost_usd=0.0))
-    assert cost_report(home).total.cost_usd == 0
+    assert cost_report(home).total.cost_usd == 0, "cached answers alone cost nothing"
 
 
 def test_trainings_have_hours_and_no_calls(home):
@@ -103,9 +100,8 @@ def test_days_are_utc_whatever_the_client_is(home):
         assert client.sql("SELECT day FROM costs").fetchall() == [(date(2026, 11, 20),)]
 
 
-@pytest.mark.parametrize("home_name", ["home", "memory_home"])
-def test_an_empty_home_has_no_costs(home_name, request):
-    report = cost_report(request.getfixturevalue(home_name))
+def test_an_empty_home_has_no_costs(memory_home):
+    report = cost_report(memory_home)
     assert report.total.calls is None
     assert not any(table.groups for table in report.tables.values())
 

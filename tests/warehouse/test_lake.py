@@ -65,11 +65,14 @@ def test_nested_rows_survive_a_round_trip(any_home):
 
 
 @WITHOUT_S3
-def test_missing_partitions_are_empty_and_typed(any_home):
+def test_missing_partitions_are_empty_and_typed_also_beside_a_schema_file(any_home):
     assert any_home.lake.read(PROMPTS).schema.equals(PROMPTS.arrow_schema)
     assert any_home.lake.read(PROMPTS, ["sketchbook-0007"]).num_rows == 0
     assert any_home.lake.partitions(PROMPTS) == []
     assert any_home.lake.content_hash(PROMPTS, "sketchbook-0007") is None
+    any_home.lake.write_schema_file(ATTEMPTS)
+    assert any_home.lake.partitions(ATTEMPTS) == [] and any_home.lake.read(ATTEMPTS).num_rows == 0
+    assert any_home.lake.is_absent(PROMPTS) and not any_home.lake.is_absent(ATTEMPTS)
 
 
 def test_reads_only_selected_columns_and_matching_rows(home, attempts):
@@ -169,15 +172,6 @@ def test_unsafe_partition_names_are_rejected(home, attempts):
     for name in ("../evil", "a/b", "", ".hidden", "_schema", "x'y", "x" * 300):
         with pytest.raises(StorageError, match="cannot name a file"):
             home.lake.write(ATTEMPTS, attempts(1), name)
-
-
-@WITHOUT_S3
-def test_a_table_with_only_a_schema_file_has_no_partitions(any_home):
-    any_home.lake.write_schema_file(ATTEMPTS)
-    assert any_home.lake.partitions(ATTEMPTS) == []
-    assert any_home.lake.read(ATTEMPTS).num_rows == 0
-    assert not any_home.lake.is_absent(ATTEMPTS)
-    assert any_home.lake.is_absent(PROMPTS)
 
 
 def test_concurrent_writers_of_one_partition_leave_one_valid_file(home, attempts):
