@@ -68,14 +68,11 @@ INVALID_REQUESTS = [
     b'{"input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     b'{"input": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}",
     b'{"input": null}',
-    b'{"input": 3}',
     b'{"input": []}',
     b'{"input": {}}',
     b'{"input": ""}',
     b'{"input": "  "}',
     b'{"input": [[]]}',
-    b'{"input": [{"role": "user"}]}',
-    b'{"input": [{"role": "king", "content": "a cat"}]}',
     b'{"input": [{"type": "function_call", "content": "a cat"}]}',
     b'{"input": [{"type": [], "content": "a cat"}]}',
     b'{"input": [{"role": "user", "content": [{"type": "input_file"}]}]}',
@@ -96,7 +93,6 @@ INVALID_CHAT_REQUESTS = [
     b'{"messages": null}',
     b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}',
     b'{"messages": [{"role": "user", "content": null}]}',
-    b'{"messages": [{"role": "user", "content": "a cat"}], "n": 2}',
     json.dumps({"messages": [{"role": "user", "content": "![" * 200_000}]}).encode(),
 ]
 

@@ -11,15 +11,10 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
-from calls import QUESTION, URL, call, report
+from calls import QUESTION, URL, House, call, report
 from openai import AsyncOpenAI
-from pydantic import BaseModel
 
 set_tracing_disabled(True)
-
-
-class House(BaseModel):
-    colour: str
 
 
 @function_tool

@@ -10,12 +10,20 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from pydantic import BaseModel
+
 URL = sys.argv[1]
 QUESTION = "A red house beside a tree"
 _REFUSED = re.compile(r"""(?:- |['"])([a-z_.0-9]+): (?:(?!: ).)*? not supported here""")
 _NOT_OFFERED = re.compile(r"(Not Found|Method Not Allowed)")
 
 outcomes: dict[str, str] = {}
+
+
+class House(BaseModel):
+    """A house: the form of structured answers."""
+
+    colour: str
 
 
 def call(name: str) -> Callable[[Callable[[], object]], None]:

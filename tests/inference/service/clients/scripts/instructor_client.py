@@ -2,15 +2,10 @@
 
 import instructor
 import openai
-from calls import QUESTION, URL, call, report
-from pydantic import BaseModel
+from calls import QUESTION, URL, House, call, report
 
 client = openai.OpenAI(base_url=URL, api_key="none", max_retries=0)
 MESSAGES = [{"role": "user", "content": QUESTION}]
-
-
-class House(BaseModel):
-    colour: str
 
 
 def ask(mode: instructor.Mode, model: type | None):

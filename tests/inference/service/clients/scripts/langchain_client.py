@@ -1,19 +1,12 @@
 """LangChain's `ChatOpenAI`, with both APIs."""
 
-from calls import QUESTION, URL, call, report
+from calls import QUESTION, URL, House, call, report
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel
 
 SETTINGS = {"base_url": URL, "api_key": "none", "model": "interleave", "max_retries": 0}
 chat = ChatOpenAI(**SETTINGS)
 responses = ChatOpenAI(**SETTINGS, use_responses_api=True)
-
-
-class House(BaseModel):
-    """A house."""
-
-    colour: str
 
 
 def colour_of(text: str) -> str:

@@ -5,17 +5,12 @@ import base64
 import io
 
 import openai
-from calls import QUESTION, URL, call, report
-from pydantic import BaseModel
+from calls import QUESTION, URL, House, call, report
 
 client = openai.OpenAI(base_url=URL, api_key="none", max_retries=0)
 MESSAGES = [{"role": "user", "content": QUESTION}]
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 CHAT_FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {}}}
-
-
-class House(BaseModel):
-    colour: str
 
 
 first = client.responses.create(model="interleave", input=QUESTION)

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from calls import QUESTION, URL, call, report
-from pydantic import BaseModel
+from calls import QUESTION, URL, House, call, report
 from pydantic_ai import Agent, BinaryContent, BinaryImage, ImageGenerationTool
 from pydantic_ai.capabilities import NativeTool
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
@@ -14,10 +13,6 @@ chat = OpenAIChatModel("interleave", provider=provider)
 # Of a model that it does not know, pydantic-ai has to be told that it draws.
 draws = {"supports_image_output": True}
 responses = OpenAIResponsesModel("interleave", provider=provider, profile=draws)
-
-
-class House(BaseModel):
-    colour: str
 
 
 for name, model in (("chat", chat), ("responses", responses)):
