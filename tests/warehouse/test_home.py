@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 
 from schemas import StorageError
@@ -59,9 +56,3 @@ def test_a_home_with_merged_table_files_is_an_error_of_one_line(home):
         _ = Home(home.root).lake
     assert str(merged) in str(error.value) and "start a new home" in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_importing_the_package_loads_no_heavy_library():
-    code = "import sys, warehouse; print('duckdb' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
