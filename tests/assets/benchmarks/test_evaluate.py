@@ -149,7 +149,7 @@ def test_an_estimate_makes_no_call_and_needs_no_key(capsys, judge, profile, monk
 
 def test_sketch_benchmarks_of_a_profile_are_assets_and_need_no_judge_and_no_files(capsys, tmp_path):
     benchmarks = {"run": {"sketch-edits": {"limit": 3}}, "shard_size": 2}
-    path = changed_profile(tmp_path, benchmarks=benchmarks)
+    path = changed_profile(tmp_path, benchmarks=benchmarks, sketch={"picture_size": 96})
     home = Home(str(tmp_path / "home"))
     names = "benchmark_answers,benchmark_judgements,benchmark_results"
     options = ("--profile", path, "--home", home.root)
