@@ -157,7 +157,8 @@ async def score_shard(
     """
     goals = _goals(trajectories, plans)
     attempted = list(_group(attempts, "trajectory_id").values())
-    with ModelCalls(home, "scores", shard, roles, limits, fallback_journal="trajectories") as calls:
+    with ModelCalls(home, "scores", shard, roles, limits) as calls:
+        calls.reuse("trajectories", shard)  # the loop may have asked for scores
         workers = len(attempted) if uses_batch_api(roles.scorer) else limits.in_flight
         pool = WorkerPool(shard, workers, limits.failure_share, progress)
         scores, quarantine = await pool.map(

@@ -39,7 +39,7 @@ from . import variants
 from .variants import Variant
 
 _SFT_PASSES = 3  # over a sequence: forward, and backward, which counts as two
-_STEPS_BY_TRAJECTORY = 0.25  # of the steps: a rollout draws four times as much
+_STEPS_BY_TRAJECTORY = 0.25  # of the steps: a rollout draws up to four times as much
 _BUILT: dict[tuple[str, str, str], DataSet] = {}
 
 
@@ -81,7 +81,7 @@ def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
 
 
 def _rl_by_trajectory(foundry: FoundryResource) -> Recipe:
-    """The critic's GRPO with credit by trajectories, for about as many drawings as its own."""
+    """The critic's GRPO with credit by trajectories, for no more drawings than its own takes."""
     return _other_rl(
         foundry, variants.RL_TRAJECTORY, {"of": "trajectory"}, share=_STEPS_BY_TRAJECTORY
     )

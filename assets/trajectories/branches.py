@@ -226,9 +226,8 @@ async def _play(recorded: RecordedTrajectory, change: Change) -> Branch:
     names = {each.critic for each in changes if each.critic}
     critics = {name: settings.agent("critic", name, home) for name in names}
     plan, images = plan_from_rows(root.plan), tuple(map(home.images.get, prompt.input_images))
-    with ModelCalls(
-        home, ASSET, recorded.shard, root.roles, settings.limits, fallback_journal="trajectories"
-    ) as calls:
+    with ModelCalls(home, ASSET, recorded.shard, root.roles, settings.limits) as calls:
+        calls.reuse("trajectories", recorded.shard, {prompt.prompt_id})
         earlier = len(calls.ledger())
         loop = BranchLoop(
             *(calls, root.settings, prompt.prompt_id, plan, images),

@@ -13,7 +13,7 @@ was answered from another's journal; such a row costs nothing.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -100,26 +100,18 @@ class JournaledCalls(Generic[R]):
 
     Args:
         limits: or a caller that several journals share.
-        fallback_journal: an asset whose journal of the same shard is read too, so that (say) a
-            score that the loop asked for is not paid for twice.
     """
 
     def __init__(
-        self,
-        home: Home,
-        asset: str,
-        shard: str,
-        roles: R,
-        limits: Limits | RetryingCaller,
-        fallback_journal: str | None = None,
+        self, home: Home, asset: str, shard: str, roles: R, limits: Limits | RetryingCaller
     ) -> None:
         self.roles = roles
         self._asset, self._shard = asset, shard
-        self._images = home.images
+        self._home, self._images = home, home.images
         self.caller = limits if isinstance(limits, RetryingCaller) else RetryingCaller(limits)
         self._journal = home.journal(asset, shard)
-        self._fallback = home.journal(fallback_journal, shard) if fallback_journal else None
-        self._index = self._fallback_index = CallIndex()
+        self._index = CallIndex()
+        self._others: dict[CallKey, JournaledCall] = {}
         self._locks: WeakValueDictionary[CallKey, asyncio.Lock] = WeakValueDictionary()
         self._usage: defaultdict[str, ItemUsage] = defaultdict(ItemUsage)
 
@@ -128,8 +120,6 @@ class JournaledCalls(Generic[R]):
         self._journal.__enter__()
         try:
             self._index = CallIndex.read(self._journal)
-            if self._fallback:
-                self._fallback_index = CallIndex.read(self._fallback)
         except BaseException:
             self._journal.close()
             raise
@@ -137,6 +127,14 @@ class JournaledCalls(Generic[R]):
 
     def __exit__(self, *error: object) -> None:
         self._journal.close()
+
+    def reuse(self, asset: str, shard: str, prompts: Collection[str] | None = None) -> None:
+        """Copy what another journal has, instead of making (and paying) it again.
+
+        Args:
+            prompts: whose calls; None: all.
+        """
+        self._others.update(CallIndex.read(self._home.journal(asset, shard), prompts).final)
 
     def with_roles(self, roles: R) -> Self:
         """The same journal, for calls of other backends."""
@@ -179,7 +177,7 @@ class JournaledCalls(Generic[R]):
     async def _call(self, request: _Request[T]) -> CallResult[T]:
         lock = self._locks.setdefault(request.key, asyncio.Lock())
         async with lock:  # equal calls at the same time are made once
-            line = self._index.final.get(request.key) or await self._copy_fallback(request.key)
+            line = self._index.final.get(request.key) or await self._copy(request.key)
             if line is None:
                 return await self._make(request)
             self._usage[request.site.prompt_id].replayed = True
@@ -228,8 +226,9 @@ class JournaledCalls(Generic[R]):
         self._usage[request.site.prompt_id].add(call.cost_usd, call.error)
         return await self._append(JournaledCall(call=call, answer=answer, refused=refused))
 
-    async def _copy_fallback(self, key: CallKey) -> JournaledCall | None:
-        source = self._fallback_index.final.get(key)
+    async def _copy(self, key: CallKey) -> JournaledCall | None:
+        """The line of another journal, from now on of this one, too."""
+        source = self._others.get(key)
         if source is None:
             return None
         free = {"input_tokens": None, "output_tokens": None, "cost_usd": 0.0, "seconds": 0.0}

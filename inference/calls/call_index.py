@@ -1,6 +1,7 @@
 """The finished calls of a journal: those that a rerun must not make again."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -58,12 +59,17 @@ class CallIndex:
     _sent: dict[CallKey, JournaledCall] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, journal: AnyJournal) -> "CallIndex":
-        """Index a journal. Raises FoundryError: a line is not as this version writes it."""
+    def read(cls, journal: AnyJournal, prompts: Collection[str] | None = None) -> "CallIndex":
+        """Index a journal, or its calls for some prompts.
+
+        Raises FoundryError: a line is not as this version writes it.
+        """
         index = cls()
         for number, record in enumerate(journal.records(), start=1):
             try:
-                index.add(JournaledCall.model_validate(record))
+                line = JournaledCall.model_validate(record)
+                if prompts is None or line.call.prompt_id in prompts:
+                    index.add(line)
             except ValidationError as error:
                 raise FoundryError(
                     f"{journal.path}:{number}: not a model call as this version writes it; move "

@@ -44,7 +44,7 @@ from ..rewards.rollouts import (
     right_shares,
 )
 from ..rewards.service import LOOPBACK, Reward, RewardService, serve_rewards_in_thread
-from ..rewards.trajectory import TrajectoryReward, judged_attempts
+from ..rewards.trajectory import TrajectoryReward, judged_attempts, reuse_recorded_calls
 from ..tracking import has_package, require_tracker
 from . import recipe
 from .rows import choice_figures, prepare_rows
@@ -284,6 +284,7 @@ class GrpoRun:
             yield CriticReward(calls, generator_of, settings, loop.conditioning, images_of)
             return
         attempts = judged_attempts(home, self._attempts_of_rows)
+        reuse_recorded_calls(calls, attempts.values())
         with self._grader(home) as grader:
             yield TrajectoryReward(calls, generator_of, settings, loop, grader, attempts)
 

@@ -7,6 +7,7 @@ trajectories are too many drawings: this goes beyond it.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -36,7 +37,7 @@ from .reward import ParsedAnswer, RewardSettings, trajectory_reward
 _RECORDED = """
     SELECT * FROM (
         SELECT concat_ws('/', trajectory_id, judged.step_number, iteration) AS id,
-            judged.step_number, iteration, image, prompt_id, text, input_images,
+            judged.step_number, iteration, image, prompt_id, judged.shard, text, input_images,
             (SELECT list({step_number: earlier.step_number, image: earlier.image})
              FROM attempts earlier
              WHERE earlier.trajectory_id = judged.trajectory_id AND earlier.chosen
@@ -59,6 +60,7 @@ class JudgedAttempt:
         earlier: sha256 of the images chosen before, by step.
     """
 
+    shard: str
     prompt_id: str
     request: str
     input_images: tuple[str, ...]
@@ -161,6 +163,15 @@ class _Continuation:
 
     async def _load(self, hashes: Iterable[str]) -> tuple[EncodedImage, ...]:
         return tuple([await self.calls.image(sha256) for sha256 in hashes])
+
+
+def reuse_recorded_calls(calls: ModelCalls, attempts: Iterable[JudgedAttempt]) -> None:
+    """Of their trajectories: what goes on as recorded is neither drawn nor judged again."""
+    prompts = defaultdict[str, set[str]](set)
+    for attempt in attempts:
+        prompts[attempt.shard].add(attempt.prompt_id)
+    for shard, of_shard in prompts.items():
+        calls.reuse("trajectories", shard, of_shard)
 
 
 def judged_attempts(home: Home, attempts: Collection[str]) -> dict[str, JudgedAttempt]:

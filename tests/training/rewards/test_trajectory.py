@@ -17,7 +17,7 @@ from schemas.training import CRITIC
 from schemas.trajectories import ATTEMPTS
 from tests.training.rewards.reward_world import QUICK, FaultyGenerator, answer
 from training.rewards.critic import CriticState
-from training.rewards.trajectory import TrajectoryReward, judged_attempts
+from training.rewards.trajectory import TrajectoryReward, judged_attempts, reuse_recorded_calls
 
 SETTINGS = QUICK.model_copy(update={"of": "trajectory"})
 
@@ -42,11 +42,12 @@ def state_of(attempt):
 
 @contextmanager
 def rewards(foundry, settings=SETTINGS, generator=None, grader=None, loop=None):
-    """Of the models that made the lake's trajectories."""
+    """Of the models that made the lake's trajectories, whose calls are there already."""
     attempts = judged_attempts(foundry.home, [id_of(row) for row in foundry.rows(ATTEMPTS)])
     roles, grader, loop = foundry.roles, grader or SketchGrader(), loop or LoopSettings()
     generator = generator or roles.generator
     with ModelCalls(foundry.home, CRITIC, "v1", roles, settings.limits) as calls:
+        reuse_recorded_calls(calls, attempts.values())
         yield TrajectoryReward(calls, lambda _row: generator, settings, loop, grader, attempts)
 
 
@@ -73,7 +74,11 @@ def by_trajectory(foundry):
     return list(found.values())
 
 
-async def test_with_the_recorded_answers_trajectories_end_as_recorded(foundry):
+def ledger(foundry):
+    return CallIndex.read(foundry.home.journal(CRITIC, "v1")).ledger()
+
+
+async def test_with_the_recorded_answers_trajectories_end_as_recorded_without_a_call(foundry):
     seen = set()
     with rewards(foundry) as reward:
         for trajectory in by_trajectory(foundry):
@@ -90,6 +95,8 @@ async def test_with_the_recorded_answers_trajectories_end_as_recorded(foundry):
                 assert result.reward == pytest.approx(0.5 + 0.5 * 0.8 * result.parts.step)
                 seen.add((attempt.accepted, bool(later)))
     assert len(seen) == 4, "verdicts of both kinds, at last steps and before"
+    calls = ledger(foundry)
+    assert calls and all(call.cached and not call.cost_usd for call in calls)
 
 
 async def test_another_answer_is_the_branch_with_it(foundry):
@@ -119,8 +126,7 @@ async def test_of_several_continuations_it_is_the_mean(foundry):
     for settings, seed in ((SETTINGS, 0), (SETTINGS, 1), (several, 0)):
         with rewards(foundry, settings, loop=LoopSettings(seed=seed)) as reward:
             result = await reward.grade(f"{id_of(first)}/0", answer(False), state_of(first))
-        calls = CallIndex.read(foundry.home.journal(CRITIC, "v1")).ledger()
-        found.append((result.parts.step, len(calls)))
+        found.append((result.parts.step, len(ledger(foundry))))
     (first_seed, _), (second_seed, played), (mean, played_in_all) = found
     assert mean == pytest.approx((first_seed + second_seed) / 2)
     assert played_in_all == played, "equal continuations share their calls"
