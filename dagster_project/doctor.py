@@ -204,10 +204,10 @@ def _servers(profile: Profile) -> Iterator[Finding]:
     if any(isinstance(one, AgentServer) and one.gpus for one in profile.servers.values()):
         yield _sampler()
     if profile.training and profile.training.launcher.kind == "local":
-        needed = _gpus_needed(profile)
-        if needed:
+        assignment = profile.gpu_assignment
+        if needed := max(count for _, _, count in assignment.trainings()):
             what = f"GPUs: {gpus()} of {needed} for training"
-            yield Finding(what, profile.gpu_assignment.training_problem(gpus()))
+            yield Finding(what, assignment.training_problem(gpus()))
     yield from _driver()
 
 
@@ -296,16 +296,6 @@ def _postgres(settings: PostgresSettings) -> Finding:
     except FoundryError as error:
         return Finding(what, str(error))
     return Finding(f"{what} answers")
-
-
-def _gpus_needed(profile: Profile) -> int:
-    from training.sft.recipe import read_recipe
-
-    training = profile.training
-    if training is None:
-        return 0
-    sft = (read_recipe(settings).gpus for settings in (training.planner_sft, training.critic_sft))
-    return max(*(rl.gpus for rl in training.reinforcements.values()), *sft)
 
 
 def _base_model(settings: BaseModelSettings) -> Finding:

@@ -71,7 +71,7 @@ class GpuAssignment:
         servers of its rewards."""
         servers = [sum(map(self._reserved, names)) for _, names in self._together()]
         rewarding = sum(map(self._reserved, self._rewarding))
-        trainings = [count + rewarding * (kind == "rl") for kind, _, count in self._trainings()]
+        trainings = [count + rewarding * (kind == "rl") for kind, _, count in self.trainings()]
         reinforcements = self.training.reinforcements.values() if self.training else ()
         trainings += [rl.gpus * rl.nodes + rewarding for rl in reinforcements if rl.on_cluster]
         return max([*servers, *trainings])
@@ -79,13 +79,21 @@ class GpuAssignment:
     def _reserved(self, server: str) -> float:
         return self.backends.servers[server].reserved_gpus
 
+    def trainings(self) -> Iterator[tuple[Training, str, int]]:
+        """Trainer, section and number of GPUs, of what a Ray cluster does not place."""
+        if self.training:
+            yield "sft", "planner_sft", read_recipe(self.training.planner_sft).gpus
+            yield "sft", "critic_sft", read_recipe(self.training.critic_sft).gpus
+            for name, rl in self.training.reinforcements.items():
+                yield "rl", name, 0 if rl.on_cluster else rl.gpus
+
     def training_problem(self, machine: int) -> str | None:
         """What to change where a machine has too few GPUs for the trainings; None: it has enough.
 
         Trainings of a Ray cluster find theirs there.
         """
         try:
-            for kind, _, count in self._trainings():
+            for kind, _, count in self.trainings():
                 self.claim(kind, count, machine)
         except FoundryError as error:
             return str(error)
@@ -117,7 +125,7 @@ class GpuAssignment:
                     f"{len(server.gpus)}: set it to 1"
                 )
         launcher = self.training.launcher if self.training else None
-        trains = any(count for _, _, count in self._trainings())
+        trains = any(count for _, _, count in self.trainings())
         if launcher and trains and (launcher.kind, launcher.address) != ("ray", self.ray):
             yield (
                 "training.launcher: servers are on a Ray cluster, which is to reserve the GPUs of "
@@ -136,7 +144,7 @@ class GpuAssignment:
                     )
 
     def _training_contradictions(self) -> Iterator[str]:
-        for kind, name, count in self._trainings():
+        for kind, name, count in self.trainings():
             if (devices := self._devices(kind)) and len(devices) != count:
                 yield (
                     f"training.devices.{kind}: {len(devices)} GPUs, but training.{name}.gpus is "
@@ -182,14 +190,6 @@ class GpuAssignment:
             for gpu in server.gpus:
                 memory[gpu] += server.memory
         return dict(memory)
-
-    def _trainings(self) -> Iterator[tuple[Training, str, int]]:
-        """Trainer, section and number of GPUs."""
-        if self.training:
-            yield "sft", "planner_sft", read_recipe(self.training.planner_sft).gpus
-            yield "sft", "critic_sft", read_recipe(self.training.critic_sft).gpus
-            for name, rl in self.training.reinforcements.items():
-                yield "rl", name, 0 if rl.on_cluster else rl.gpus
 
     def _devices(self, kind: Training) -> tuple[int, ...]:
         return (self.training and getattr(self.training.devices, kind)) or ()
