@@ -187,6 +187,7 @@ PROMPT_BANK = Node(
 def prompts(
     context: dg.AssetExecutionContext, config: PromptsConfig, foundry: FoundryResource
 ) -> dg.MaterializeResult:
+    _require_packs(foundry)
     check_shard_size(foundry, load_packs(foundry))
     smallest = min(foundry.settings.sizes.values())
     register_shards(foundry, context.instance, max(config.shards, smallest))
@@ -202,6 +203,15 @@ def prompts(
         details |= model_call_costs(calls)
     details |= metadata.request_metadata(requests)
     return PROMPT_BANK.describe(context, foundry, {PROMPTS.name: len(rows)}, details, fingerprint)
+
+
+def _require_packs(foundry: FoundryResource) -> None:
+    made_by = {"taxonomy": CATEGORIES, "templates": TEMPLATES}
+    if missing := [n for n, table in made_by.items() if not foundry.home.lake.partitions(table)]:
+        raise FoundryError(
+            f"{' and '.join(missing)} of the packs are not materialized yet: --select +prompts "
+            "makes what prompts follow from as well"
+        )
 
 
 def _pack_prompts(

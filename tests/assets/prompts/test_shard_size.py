@@ -1,4 +1,4 @@
-"""A bank with shards of another size is refused, before anything is written."""
+"""What a bank is not made of, said before anything is written."""
 
 from pathlib import Path
 
@@ -26,6 +26,12 @@ def test_another_size_is_one_line_with_both_sizes_and_the_remedy(capsys, home, t
         assert "set `bank: {shard_size: 8}` in the profile" in done.stderr
         assert "another home (INTERLEAVE_HOME)" in done.stderr
     assert files(home) == before
+
+
+def test_without_what_prompts_follow_from_the_selection_that_makes_it_is_named(capsys, home):
+    done = interleave(capsys, "run", "--home", home.root, "--select", "prompts")
+    assert done.returncode == 1 and "--select +prompts makes" in done.stderr.splitlines()[-1]
+    assert not home.lake.partitions(PROMPTS)
 
 
 def files(home):
