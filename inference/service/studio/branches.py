@@ -74,9 +74,10 @@ def _tree(home: Home, rows: Sequence[BranchRow]) -> BranchTree:
     root, shard = rows[0].trajectory_id, rows[0].shard
     paths = {root: _path(home, None, root, shard)}
     paths |= {row.branch_id: _path(home, row, row.branch_id, shard) for row in rows}
-    text = pc.field("prompt_id") == rows[0].prompt_id
-    [request] = home.lake.read(PROMPTS, [shard], where=text).column("text").to_pylist()
+    own = pc.field("prompt_id") == rows[0].prompt_id
+    texts = home.lake.read(PROMPTS, [shard], where=own).column("text").to_pylist()
     ordered = [paths[name] for name in _below(root, rows)]
+    request = next(iter(texts), "")
     return BranchTree(trajectory_id=root, shard=shard, request=request, paths=ordered)
 
 

@@ -29,6 +29,7 @@ async function addPage(offset) {
       ? `${count(total, "trajectory", "trajectories")} with branches.`
       : "No branches yet. Make one with: interleave branch TRAJECTORY STEP ITERATION --accept";
   } catch (error) {
+    more.hidden = offset === 0; // it may be tried again
     setAlert(byId("branches-error"), error.message);
   }
 }
