@@ -1,7 +1,8 @@
 """Branches in the studio: recorded trajectories and what `interleave branch` made of them."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import pyarrow.compute as pc
@@ -9,7 +10,14 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from schemas.prompts import PROMPTS
-from schemas.trajectories import ATTEMPTS, BRANCH_ATTEMPTS, BRANCHES, AttemptRow, BranchRow
+from schemas.trajectories import (
+    ATTEMPT_KEY,
+    ATTEMPTS,
+    BRANCH_ATTEMPTS,
+    BRANCHES,
+    AttemptRow,
+    BranchRow,
+)
 from warehouse import Home
 
 _TREES_PER_PAGE = 10
@@ -72,32 +80,36 @@ def _trees(home: Home, offset: int) -> BranchTreeList:
 def _tree(home: Home, rows: Sequence[BranchRow]) -> BranchTree:
     """Of all branches of one trajectory."""
     root, shard = rows[0].trajectory_id, rows[0].shard
-    paths = {root: _path(home, None, root, shard)}
-    paths |= {row.branch_id: _path(home, row, row.branch_id, shard) for row in rows}
     own = pc.field("prompt_id") == rows[0].prompt_id
     texts = home.lake.read(PROMPTS, [shard], where=own).column("text").to_pylist()
-    ordered = [paths[name] for name in _below(root, rows)]
-    request = next(iter(texts), "")
-    return BranchTree(trajectory_id=root, shard=shard, request=request, paths=ordered)
-
-
-def _path(home: Home, row: BranchRow | None, id: str, shard: str) -> BranchPath:
-    own = pc.field("trajectory_id") == id
-    found = home.lake.read(BRANCH_ATTEMPTS if row else ATTEMPTS, [shard], where=own).to_pylist()
-    attempts = sorted(
-        map(AttemptRow.model_validate, found), key=lambda each: (each.step_number, each.iteration)
+    branches = {row.branch_id: row for row in rows}
+    attempts = _attempts(home, shard, [root, *branches])
+    return BranchTree(
+        trajectory_id=root,
+        shard=shard,
+        request=next(iter(texts), ""),
+        paths=[_path(id, branches.get(id), attempts[id]) for id in _below(root, rows)],
     )
-    before = [
-        each
-        for each in attempts
-        if row and (each.step_number, each.iteration) < (row.step_number, row.iteration)
-    ]
+
+
+def _attempts(home: Home, shard: str, ids: Sequence[str]) -> Mapping[str, list[AttemptRow]]:
+    """Of a trajectory and its branches, in their order."""
+    own, found = pc.field("trajectory_id").isin(ids), defaultdict[str, list[AttemptRow]](list)
+    for table in (ATTEMPTS, BRANCH_ATTEMPTS):
+        rows = home.lake.read(table, [shard], where=own)
+        for row in rows.sort_by([(name, "ascending") for name in ATTEMPT_KEY]).to_pylist():
+            found[row["trajectory_id"]].append(AttemptRow.model_validate(row))
+    return found
+
+
+def _path(id: str, row: BranchRow | None, attempts: list[AttemptRow]) -> BranchPath:
+    """Of the recorded trajectory where there is no row."""
+    if row is None:
+        return BranchPath(id=id, parent_id=None, summary="as recorded", first=0, attempts=attempts)
+    change = row.step_number, row.iteration
+    before = sum((each.step_number, each.iteration) < change for each in attempts)
     return BranchPath(
-        id=id,
-        parent_id=row.parent_id if row else None,
-        summary=row.summary if row else "as recorded",
-        first=len(before),
-        attempts=attempts,
+        id=id, parent_id=row.parent_id, summary=row.summary, first=before, attempts=attempts
     )
 
 

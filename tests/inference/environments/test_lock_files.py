@@ -57,3 +57,12 @@ def test_flash_attention_is_the_one_that_the_trainer_names(tmp_path):
     wanted.write_text("verl[flash-attn-cu130torch211]==0.9.1\n")
     by_verl = pinned(resolved(base, wanted).stdout) - pinned(base.read_text())
     assert by_verl == pinned(extra.read_text()) - {"wheel==0.45.1"}
+
+
+def test_a_missing_package_and_a_conflict_are_noticed(tmp_path):
+    """So that the tests above can fail."""
+    pins = tmp_path / "pins.txt"
+    pins.write_text("anyio==4.16.0\n")
+    assert pinned(resolved(pins).stdout) > pinned(pins.read_text())
+    pins.write_text("anyio==4.16.0\nidna==1.0\n")
+    assert "unsatisfiable" in resolved(pins).stderr
