@@ -28,7 +28,7 @@ from .conditions import GROW_CRON, MAKE_SHARDS, TRAINED
 from .improve import finished_rounds, improve
 from .instance import PROMOTES_TAG
 from .notifications import failure_of, notify, notify_alerts
-from .stages import is_up_to_date
+from .staleness import is_up_to_date, report_changes
 
 warnings.filterwarnings("ignore", ".*use_user_code_server", dg.BetaWarning)
 _EVALUATION = ("rubrics", "evaluation", "promotion")
@@ -203,6 +203,17 @@ def register_requests(
 ) -> dg.SkipReason:
     names = register_batches(context.instance, foundry)
     return dg.SkipReason(f"{len(names)} batches of requests")
+
+
+@dg.sensor(
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    minimum_interval_seconds=300,
+    description="Marks as unsynced what was lost or changed in the lake since it was materialized, "
+    "and what was made from it. It starts no runs: `interleave run` makes it again.",
+)
+def watch_lake(context: dg.SensorEvaluationContext, foundry: FoundryResource) -> dg.SkipReason:
+    changed = report_changes(foundry, context.instance)
+    return dg.SkipReason(f"changed: {', '.join(changed)}" if changed else "as materialized")
 
 
 @dg.sensor(

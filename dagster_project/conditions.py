@@ -23,7 +23,7 @@ from schemas.training import BASE_MODEL, CRITIC, PLANNER, RL_PLANNER, SFT_CRITIC
 
 from .instance import UNFINISHED, shards_at_once
 from .retraining import decide, record_rows
-from .stages import up_to_date_partitions
+from .staleness import up_to_date_partitions
 
 Condition = dg.AutomationCondition[Any]
 When = dg.AutomationCondition
@@ -51,12 +51,14 @@ def condition_of(node: Node, foundry: FoundryResource) -> Condition | None:
 
 
 def _follow_upstream(optional: Sequence[str]) -> Condition:
-    """Aggregates wait for every shard of what they read, and for its blocking checks.
+    """Aggregates follow what they read, and their settings; they wait for every shard of what they
+    read, and for its blocking checks.
 
     An update of an `optional` dependency is followed, too, but a missing one holds nothing back.
     """
     missing, unchecked = When.any_deps_missing(), _any_deps_unchecked()
-    eager: Condition = When.eager()
+    updated, set_otherwise = When.any_deps_updated(), When.code_version_changed()
+    eager: Condition = When.eager().replace(updated, updated | set_otherwise)
     if optional:
         eager = eager.replace(missing, missing.ignore(_of(optional)))
         unchecked = unchecked.ignore(_of(optional))

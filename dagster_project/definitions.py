@@ -54,6 +54,7 @@ def definitions(foundry: FoundryResource) -> dg.Definitions:
             automation.answer_requests,
             automation.retrain_when_grown,
             automation.register_requests,
+            automation.watch_lake,
             automation.follow_reviews,
             automation.notify_failures,
             automation.notify_budget,

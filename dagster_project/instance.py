@@ -28,6 +28,7 @@ from warehouse.storage import first_line, storage_errors
 # number would not do: in a container every `interleave run` is process 1.
 RUNNER_TAG = "interleave/runner"
 RUNNER = secrets.token_hex(8)
+PARTITION_TAG = "dagster/partition"
 NO_RETRIES = {"dagster/max_retries": "0"}  # tags of runs that only the command line can repeat
 # Of two runs with this tag one waits: what is compared with the agents in use must stay in use
 # until it is decided about.

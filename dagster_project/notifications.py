@@ -22,6 +22,8 @@ from assets.core.notification_settings import MailSettings, NotificationSettings
 from inference.backends.providers.budget import SpendingFile
 from schemas import FoundryError
 
+from .instance import PARTITION_TAG
+
 _MAX_WAIT_SECONDS = 2
 _BUSY = (408, 425, 429)
 _WILL_RETRY_TAG = "dagster/will_retry"
@@ -58,7 +60,7 @@ def failure_of(run: dg.DagsterRun, steps: Sequence[dg.DagsterEvent], why: str, u
     names = [step.step_key for step in steps if step.step_key]
     errors = [_user_error(step) for step in steps]
     selected = sorted(key.to_user_string() for key in run.asset_selection or ())
-    partition = run.tags.get("dagster/partition")
+    partition = run.tags.get(PARTITION_TAG)
     label = ", ".join(names or selected or [run.job_name])
     return Failure(
         label=f"{label}[{partition}]" if partition else label,

@@ -1,7 +1,7 @@
 """Dagster's runs as jobs of a Ray cluster."""
 
 import dagster as dg
-from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
+from dagster._core.launcher import CheckRunHealthResult, WorkerStatus  # exported nowhere else
 from dagster_ray import RayRunLauncher
 
 from .instance import RUNNER_TAG

@@ -26,7 +26,8 @@ from warehouse.verify import find_damage, table_checks
 
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
 from .sources import observe_local
-from .stages import CHECKS, is_up_to_date, select_nodes, up_to_date_partitions, versioned_assets
+from .stages import CHECKS, select_nodes, versioned_assets
+from .staleness import is_up_to_date, up_to_date_partitions
 from .workers import RelayedProgress, worker_number, worker_processes
 
 _THREADS = 4  # that read tables to find damage

@@ -1,7 +1,7 @@
-"""Assets: which of them `interleave run` brings up to date, in which order, and whether one is."""
+"""Assets: which of them `interleave run` brings up to date, and in which order."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache
@@ -13,11 +13,9 @@ import dagster as dg
 import assets
 from assets.core.additions import additions
 from assets.core.foundry import FoundryResource
-from assets.core.node import DATA_VERSION_TAG, FINGERPRINT, NODES, Node, lineage
+from assets.core.node import NODES, Node, lineage
 from assets.core.profile import Profile
-from schemas import FoundryError, StorageError
-from warehouse import Home
-from warehouse.sqlite_file import SqliteFile
+from schemas import FoundryError
 
 from .sources import sources_of
 
@@ -29,16 +27,6 @@ FRESHNESS = {
     "rounds": _WEEKLY,
     "promotion": dg.FreshnessPolicy.time_window(timedelta(days=60), warn_window=timedelta(days=30)),
 }
-_EVENTS_A_QUERY = 500
-_CREATE = (
-    "CREATE TABLE materializations (asset TEXT, partition TEXT, event INTEGER, run_id TEXT, "
-    "fingerprint TEXT, data_version TEXT, PRIMARY KEY (asset, partition)) WITHOUT ROWID",
-)
-_SELECT = (
-    "SELECT partition, event, run_id, fingerprint, data_version FROM materializations "
-    "WHERE asset = ?"
-)
-_INSERT = "INSERT OR REPLACE INTO materializations VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def _assets() -> list[dg.AssetsDefinition]:
@@ -131,42 +119,6 @@ def upstream_of(names: Iterable[str]) -> set[str]:
     return found
 
 
-def is_up_to_date(
-    node: Node, foundry: FoundryResource, instance: dg.DagsterInstance, partition: str | None = None
-) -> bool:
-    """Whether the run that last made a node succeeded, its fingerprint (code, settings, inputs) is
-    unchanged, and what it wrote is still there."""
-    partitions = [partition] if partition else None
-    newest = dg.AssetRecordsFilter(asset_key=dg.AssetKey(node.name), asset_partitions=partitions)
-    records = instance.fetch_materializations(newest, limit=1).records
-    if not records or not records[0].asset_materialization:
-        return False
-    tags = records[0].asset_materialization.tags or {}
-    if tags.get(FINGERPRINT) != node.fingerprint(foundry, instance, partition):
-        return False
-    if tags.get(DATA_VERSION_TAG) != node.data_version(foundry, partition):
-        return False
-    run = instance.get_run_by_id(records[0].run_id)
-    return run is not None and run.status == dg.DagsterRunStatus.SUCCESS
-
-
-def up_to_date_partitions(
-    node: Node, foundry: FoundryResource, instance: dg.DagsterInstance, partitions: Sequence[str]
-) -> set[str]:
-    """Those of the partitions of which `is_up_to_date` is true, in a few queries for all."""
-    latest = latest_materializations(foundry.home, instance, node.name)
-    made = [name for name in partitions if name in latest]
-    fingerprints = node.fingerprints(foundry, instance, made)
-    versions, succeeded = node.data_versions(foundry, made), succeeded_runs(instance)
-    return {
-        name
-        for name in made
-        if latest[name].fingerprint == fingerprints[name]
-        and latest[name].data_version == versions[name]
-        and latest[name].run_id in succeeded
-    }
-
-
 def stages_of(nodes: Sequence[Node]) -> Stages:
     """The nodes by stage."""
     before = _before_shards()
@@ -220,103 +172,3 @@ def _independent_lists(nodes: Sequence[Node]) -> list[list[Node]]:
         lists = [one for one in lists if one not in upstream]
         lists.append([*chain.from_iterable(upstream), node])
     return lists
-
-
-class Materialization(NamedTuple):
-    """The event of a partition, its run, and its tags (empty: it has none)."""
-
-    event: int
-    run_id: str
-    fingerprint: str
-    data_version: str
-
-
-def latest_materializations(
-    home: Home, instance: dg.DagsterInstance, asset: str
-) -> dict[str, Materialization]:
-    """Partition -> its latest materialization, of all partitions that have one.
-
-    Dagster finds the ids of these events for all partitions at once, but our tags only in the
-    events themselves, which have plots and images. So what was read of an event is stored in a file
-    beside Dagster's history, and the next call reads new events only.
-    """
-    events = instance.get_latest_storage_id_by_partition(
-        dg.AssetKey(asset), dg.DagsterEventType.ASSET_MATERIALIZATION
-    )
-    runs = _runs_of_events(instance, asset)
-    newest = {name: (event, runs[event]) for name, event in events.items() if event in runs}
-    file = SqliteFile(home.dagster / "materializations.sqlite", _CREATE, durable=False)
-    known = _load(file, asset)
-    found = {
-        name: known[name] for name in newest if name in known and known[name][:2] == newest[name]
-    }
-    missing = [event for name, (event, _) in newest.items() if name not in found]
-    new = dict(_read_events(instance, asset, missing))
-    _store(file, asset, new)
-    return found | new
-
-
-def succeeded_runs(instance: dg.DagsterInstance) -> set[str]:
-    """Ids of all runs that succeeded."""
-    filters = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
-    return set(instance.get_run_ids(filters))
-
-
-def _runs_of_events(instance: dg.DagsterInstance, asset: str) -> dict[int, str]:
-    """Event -> run, of all materializations of an asset, without their contents.
-
-    Numbers of deleted events are given to later ones in SQLite, and another database has its own:
-    number and run together are an event's identity. Dagster has no call for this.
-    """
-    import sqlalchemy as db  # with dagster's storage it takes a second to import
-    from dagster._core.storage.event_log import SqlEventLogStorage, SqlEventLogStorageTable
-
-    storage = instance.event_log_storage
-    assert isinstance(storage, SqlEventLogStorage)
-    columns = SqlEventLogStorageTable.c
-    query = db.select(columns.id, columns.run_id).where(
-        columns.asset_key == dg.AssetKey(asset).to_string(),
-        columns.dagster_event_type == dg.DagsterEventType.ASSET_MATERIALIZATION.value,
-    )
-    with storage.index_connection() as connection:
-        return {row.id: row.run_id for row in connection.execute(query)}
-
-
-def _read_events(
-    instance: dg.DagsterInstance, asset: str, events: Sequence[int]
-) -> Iterator[tuple[str, Materialization]]:
-    for start in range(0, len(events), _EVENTS_A_QUERY):
-        some = events[start : start + _EVENTS_A_QUERY]
-        of_these = dg.AssetRecordsFilter(asset_key=dg.AssetKey(asset), storage_ids=some)
-        for record in instance.fetch_materializations(of_these, limit=len(some)).records:
-            if record.partition_key and record.asset_materialization:
-                tags = record.asset_materialization.tags or {}
-                yield (
-                    record.partition_key,
-                    Materialization(
-                        record.storage_id,
-                        record.run_id,
-                        tags.get(FINGERPRINT, ""),
-                        tags.get(DATA_VERSION_TAG, ""),
-                    ),
-                )
-
-
-def _load(file: SqliteFile, asset: str) -> dict[str, Materialization]:
-    try:
-        with file.transaction() as connection:
-            rows = connection.execute(_SELECT, (asset,)).fetchall()
-    except StorageError:
-        file.remove()
-        return {}
-    return {partition: Materialization(*row) for partition, *row in rows}
-
-
-def _store(file: SqliteFile, asset: str, new: Mapping[str, Materialization]) -> None:
-    if not new:
-        return
-    try:
-        with file.transaction() as connection:
-            connection.executemany(_INSERT, [(asset, name, *row) for name, row in new.items()])
-    except StorageError:
-        file.remove()

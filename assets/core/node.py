@@ -19,9 +19,10 @@ from .foundry import SHARDS, FoundryResource
 from .metadata import column_schema
 from .profile import Profile
 
-# Tags of a materialization; both are compared with those of earlier runs.
+# Tags of a materialization, which are compared with those of earlier runs.
 FINGERPRINT = "interleave/fingerprint"
 DATA_VERSION_TAG = "dagster/data_version"
+CODE_VERSION_TAG = "dagster/code_version"
 # The groups that lead from a pack to promoted agents, in their order; the others are beside them.
 MAIN_LINE = ("prompts", "trajectories", "data_sets", "checkpoints", "evaluation")
 LINE = "interleave/line"  # tag of an asset: main or optional

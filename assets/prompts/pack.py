@@ -288,6 +288,9 @@ class Pack:
         """Terms that may fill a slot, but those named. `banks`: see `TemplateSlot.banks`."""
         return list(self._terms(slot, banks, without))
 
+    def has_terms(self, slot: TemplateSlot, banks: list[str], without: Sequence[str] = ()) -> bool:
+        return any(self._terms(slot, banks, without))
+
     def _terms(
         self, slot: TemplateSlot, banks: list[str], without: Sequence[str]
     ) -> Iterator[Term]:
@@ -304,7 +307,7 @@ class Pack:
     def fits(self, template: Template, sub: str) -> bool:
         """Whether the sub-category's banks have terms for every slot of the template."""
         banks = self.subcategories[sub].banks
-        return all(any(self._terms(slot, banks, template.without)) for slot in template.slots)
+        return all(self.has_terms(slot, banks, template.without) for slot in template.slots)
 
 
 def pack_tables(pack: Pack) -> dict[Table, list[Row]]:

@@ -172,7 +172,7 @@ def _slot_problems(path: Path, key: KeyPath, template: Template, pack: Pack) -> 
     for problem in _unknown_exclusions(template, pack, list(pack.banks)):
         yield path, key, problem
     for slot in template.slots:
-        if not pack.terms(slot, list(pack.banks)):
+        if not pack.has_terms(slot, list(pack.banks)):
             yield path, (*key, "text"), _missing_kind(slot, pack, "any bank")
     for index, name in enumerate(template.only or []):
         if name in pack.subcategories and not pack.fits(template, name):

@@ -14,7 +14,7 @@ from assets.curation.exports.publisher import export_all
 from assets.evaluation import assets as evaluation
 from assets.evaluation.systems import newest_system
 from dagster_project import retraining
-from dagster_project.stages import is_up_to_date
+from dagster_project.staleness import is_up_to_date
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.training import CRITIC, PLANNER, RL_PLANNER, SFT_CRITIC

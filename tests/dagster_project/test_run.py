@@ -11,6 +11,7 @@ from dagster_project.definitions import definitions
 from dagster_project.run import run_lineage
 from dagster_project.stage_runner import QUIET
 from dagster_project.stages import select_nodes
+from dagster_project.staleness import report_changes
 from inference.backends.providers.budget import SPENDING_FILE
 from interleave_foundry import query
 from schemas import FoundryError
@@ -137,7 +138,7 @@ def test_the_launchpad_grows_the_bank(few, instance):
     assert len(instance.get_dynamic_partitions(str(SHARDS.name))) == 3
 
 
-def test_aggregates_follow_once_every_shard_is_there(few, instance):
+def test_aggregates_follow_once_every_shard_is_there(few, instance, tmp_path):
     instance.add_dynamic_partitions(str(SHARDS.name), ["sketchbook-0000", "sketchbook-0001"])
     run_job("refresh_data", few, instance, partition_key="sketchbook-0000")
     ticks = ConditionTicks(few, instance)
@@ -161,6 +162,19 @@ def test_aggregates_follow_once_every_shard_is_there(few, instance):
     automatic = (node for node in NODES.values() if node.automatic and node.group != "prompts")
     assert sorted(followed) == sorted(node.name for node in automatic)
     assert few.home.lake.partitions(SCORES) == ["sketchbook-0000", "sketchbook-0001"]
+
+    Path(few.home.lake.storage.url(f"{SCORES.name}/sketchbook-0000/part-0.parquet")).unlink()
+    assert report_changes(few, instance) == ["scores[sketchbook-0000]"]
+    assert not ticks.next(), "nothing is made of scores that are lost"
+    run_job("refresh_data", few, instance, partition_key="sketchbook-0000")
+    requested = ticks.next()
+    assert "steps" in requested
+    while names := sorted(requested):
+        materialize(few, instance, names)
+        requested = ticks.next()
+    ticks.reload(tiny_foundry(tmp_path, few.root, curation={"split": {"theta": 0.1}}))
+    assert {"steps", "critic_rl", "exports"} <= ticks.next().keys(), "they follow their settings"
+    assert not ticks.next()
 
 
 def check_trajectories(foundry, instance, shard):

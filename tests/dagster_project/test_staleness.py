@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+import dagster as dg
 import pytest
 import yaml
 
@@ -16,14 +17,17 @@ from assets.core.foundry import FoundryResource
 from assets.core.node import NODES
 from assets.core.profile import load_profile
 from bench.many_shards import SHARD_NODES, report_materializations, synthesize_shards
-from dagster_project import stages
+from dagster_project import staleness
+from dagster_project.instance import PARTITION_TAG
 from dagster_project.run import run_lineage
-from dagster_project.stages import is_up_to_date, up_to_date_partitions, upstream_of
+from dagster_project.stages import upstream_of
+from dagster_project.staleness import is_up_to_date, report_changes, up_to_date_partitions
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import PLANS, SCORES, TRAJECTORIES
 from tests.dagster_project.conftest import tiny_foundry
 from tests.helpers.browser import query_graphql, wait_until_ready
 from tests.helpers.ports import free_port
+from tests.helpers.ticks import sensor_tick
 
 SHARDS = [f"sketchbook-{number:04d}" for number in range(7)]
 
@@ -125,14 +129,37 @@ def test_what_was_read_of_events_may_be_lost(filled, instance, monkeypatch):
     stored.write_bytes(b"damaged" * 1000)
     assert current(filled, instance, "plans") == set(SHARDS)
     read = []
-    original = stages._read_events
+    original = staleness._read_events
     monkeypatch.setattr(
-        stages, "_read_events", lambda *args: read.append(args[2]) or original(*args)
+        staleness, "_read_events", lambda *args: read.append(args[2]) or original(*args)
     )
     current(filled, instance, "plans")
     report_materializations(filled, instance, "plans", SHARDS[:1])
     current(filled, instance, "plans")
     assert [len(events) for events in read] == [0, 1]
+
+
+def test_what_changed_in_the_lake_is_reported_once(filled, instance):
+    assert report_changes(filled, instance) == []
+    lost, damaged = SHARDS[:2]
+    part(filled, TRAJECTORIES, lost).unlink()
+    os.truncate(part(filled, SCORES, damaged), 40)
+    assert report_changes(filled, instance) == [f"trajectories[{lost}]", f"scores[{damaged}]"]
+    assert report_changes(filled, instance) == []
+    assert current(filled, instance, "trajectories") == {*SHARDS} - {lost}
+    synthesize_shards(filled, instance, [lost, damaged])
+    assert report_changes(filled, instance) == []
+    assert all(current(filled, instance, node) == set(SHARDS) for node in SHARD_NODES)
+
+
+def test_what_a_run_is_making_is_not_reported(filled, instance):
+    part(filled, PLANS, SHARDS[0]).unlink()
+    part(filled, PLANS, SHARDS[1]).unlink()
+    run = dg.DagsterRun("made", status=dg.DagsterRunStatus.STARTED, tags={PARTITION_TAG: SHARDS[0]})
+    instance.add_run(run)
+    assert report_changes(filled, instance) == [f"plans[{SHARDS[1]}]"]
+    instance.report_run_failed(run)
+    assert report_changes(filled, instance) == [f"plans[{SHARDS[0]}]"]
 
 
 _STALE = "assetNodes { assetKey { path } staleStatus }"
@@ -213,6 +240,14 @@ def test_a_run_makes_what_the_ui_marks_and_what_follows_from_it(foundry, instanc
             made = rerun_lineage(foundry, instance)
             assert found[name] <= made <= found[name] | follow, name
             assert unsynced(url) == set(), name
+        part(foundry, SCORES, "sketchbook-0000").unlink()
+        assert (
+            "scores[sketchbook-0000]" in sensor_tick("watch_lake", foundry, instance).skip_message
+        )
+        found["file"] = unsynced(url)
+        assert rerun_lineage(foundry, instance) == {"scores"}  # its content is as before
+        assert unsynced(url) == set()
+    assert {"scores", "steps"} <= found["file"] and "trajectories" not in found["file"]
     assert "steps" in found["threshold"] and "scores" not in found["threshold"]
     assert found["model"] == {"trajectories"}
     assert {"templates", "prompts"} <= found["pack"] <= everything

@@ -75,9 +75,14 @@ class ConditionTicks:
     """Ticks of the sensors that evaluate the conditions of assets, one after another."""
 
     def __init__(self, foundry: FoundryResource, instance: dg.DagsterInstance) -> None:
-        self._definitions, self._instance = definitions(foundry), instance
+        self._instance = instance
         self._cursor: Any = None
         self._days = 0
+        self.reload(foundry)
+
+    def reload(self, foundry: FoundryResource) -> None:
+        """Go on with another profile, as after "Reload definitions"."""
+        self._definitions = definitions(foundry)
 
     def next(self, after_days: int = 0) -> dict[str, list[str | None]]:
         """What it requests: asset -> partitions (None: it has none), each sorted."""
