@@ -2,7 +2,7 @@
 what was stored is still there."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import dagster as dg
 
@@ -108,7 +108,8 @@ def _known_versions(
 ) -> dict[str | None, Materialization]:
     """The latest materialization of each partition, or of the asset as a whole (None)."""
     if node.is_partitioned:
-        return {**_latest_events(home, instance, node, _succeeded_runs(instance))}
+        latest_of_all = _latest_events(home, instance, node, _succeeded_runs(instance))
+        return cast("dict[str | None, Materialization]", latest_of_all)
     latest = _latest_event(instance, node, None)
     return {None: latest} if latest else {}
 
