@@ -1,7 +1,8 @@
 """Dagster's runs as jobs of a Ray cluster."""
 
+from typing import Any
+
 import dagster as dg
-from dagster._core.launcher import CheckRunHealthResult, WorkerStatus  # exported nowhere else
 from dagster_ray import RayRunLauncher
 
 from .instance import RUNNER_TAG
@@ -13,7 +14,8 @@ class ShardLauncher(RayRunLauncher):
     The next command closes those whose process is gone.
     """
 
-    def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        if RUNNER_TAG in run.tags:
-            return CheckRunHealthResult(WorkerStatus.RUNNING)
-        return super().check_run_worker_health(run)
+    def check_run_worker_health(self, run: dg.DagsterRun) -> Any:
+        health = super().check_run_worker_health(run)
+        if RUNNER_TAG not in run.tags:
+            return health
+        return health._replace(status=type(health.status).RUNNING)

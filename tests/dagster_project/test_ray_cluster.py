@@ -10,7 +10,7 @@ from collections import Counter
 import dagster as dg
 import pytest
 
-from dagster_project.instance import open_instance
+from dagster_project.instance import RUNNER, RUNNER_TAG, open_instance
 from dagster_project.run import run_lineage
 from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
 from tests.dagster_project.conftest import tiny_foundry
@@ -70,6 +70,8 @@ def workspace():
 
 def test_a_dead_nodes_shard_goes_on_elsewhere_and_pays_for_nothing_twice(machines, dagster):
     server, nodes, foundry = machines
+    own = dg.DagsterRun("own", status=dg.DagsterRunStatus.STARTED, tags={RUNNER_TAG: RUNNER})
+    dagster.add_run(own)
     run_lineage(foundry, dagster, SHARDS, ["taxonomy", "vocabulary", "templates", "prompts"])
     backfill(dagster.get_dynamic_partitions("shards"))
     victim = node_at_work(nodes, server)
@@ -78,6 +80,8 @@ def test_a_dead_nodes_shard_goes_on_elsewhere_and_pays_for_nothing_twice(machine
     assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * SHARDS
     assert len({job.driver_node_id for job in nodes.jobs()} - {None}) >= 2
     assert resumed(dagster, runs) >= 1
+    mine = dagster.get_run_by_id(own.run_id)
+    assert mine and not mine.is_finished, "what `interleave run` executes itself is no dead job"
     # Only what was being answered when the node died was asked once more.
     assert sum(server.answered.values()) - paid_calls(foundry) <= AGENTS
     lake = foundry.home.lake
