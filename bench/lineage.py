@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -42,7 +43,6 @@ MEANING = {
     "lineage_noop_cpu_seconds": ("CPU time of the same, all processes", "<= 5"),
     "lineage_fingerprint_seconds": (f"fingerprint of `steps` at {MOST:,} shards", "<= 1"),
 }
-AGGREGATES = tuple(node.name for node in stages_of(lineage()).aggregates)
 _BANK = ("taxonomy", "vocabulary_expansion", "vocabulary", "templates", "prompts")
 
 
@@ -61,14 +61,20 @@ def measure() -> dict[str, float]:
                 values[f"lineage_shards_a_minute_{size}"] = 60 / seconds
                 done = size + NEW
             _fill(foundry, instance, done, MOST, MOST)
-            for node in AGGREGATES:
+            for node in (aggregates := _aggregates(foundry)):
                 report_materialization(foundry, instance, node)
             started = time.perf_counter()
             NODES["steps"].fingerprint(foundry, instance, None)
             values["lineage_fingerprint_seconds"] = time.perf_counter() - started
         refresh_views(foundry.home)
-        values["lineage_noop_seconds"], values["lineage_noop_cpu_seconds"] = _noop(profile, foundry)
+        noop = _noop(foundry, aggregates)
+        values["lineage_noop_seconds"], values["lineage_noop_cpu_seconds"] = noop
     return values
+
+
+def _aggregates(foundry: FoundryResource) -> list[str]:
+    nodes = [node for node in lineage() if node.automatic and node.is_enabled(foundry.settings)]
+    return [node.name for node in stages_of(nodes).aggregates]
 
 
 def _fill(
@@ -87,18 +93,19 @@ def _run_new(foundry: FoundryResource, instance: dg.DagsterInstance, shards: int
     return time.perf_counter() - started
 
 
-def _noop(profile: str, foundry: FoundryResource) -> tuple[float, float]:
+def _noop(foundry: FoundryResource, aggregates: Sequence[str]) -> tuple[float, float]:
     """Least seconds and least CPU seconds of two runs of the command; the first one reads new
     events of Dagster's history."""
-    select = ",".join((*_BANK, *SHARD_NODES, *AGGREGATES))
-    command = [sys.executable, "-m", "dagster_project.cli.app", "run", "--profile", profile]
+    select = ",".join((*_BANK, *SHARD_NODES, *aggregates))
+    command = [sys.executable, "-m", "dagster_project.cli.app", "run"]
+    command += ["--profile", foundry.profile, "--home", foundry.root, "--select", select]
     # Python's compiled modules are there after the first run, as after an installation.
     left_out = ("DAGSTER_HOME", "PYTHONDONTWRITEBYTECODE")
     seconds, cpu_seconds = [], []
     for _ in range(2):
         started, cpu = time.perf_counter(), _children_cpu()
         done = subprocess.run(
-            [*command, "--home", foundry.root, "--select", select],
+            command,
             check=True,
             capture_output=True,
             text=True,
