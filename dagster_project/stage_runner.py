@@ -99,7 +99,7 @@ class StageRunner:
         """
         stale = self.stale_partitions(nodes, partitions)
         reused = [
-            _label(node, name) for name in partitions for node in nodes if node not in stale[name]
+            node.label(name) for name in partitions for node in nodes if node not in stale[name]
         ]
         work = {name: changed for name, changed in stale.items() if changed}
         progress = ShardProgress(self.foundry, nodes, len(work))
@@ -117,7 +117,7 @@ class StageRunner:
                     if len(failed) > _MOST_FAILED:
                         break
         _raise_any(failed)
-        materialized = [_label(node, name) for name, changed in work.items() for node in changed]
+        materialized = [node.label(name) for name, changed in work.items() for node in changed]
         return LineageResult(materialized, reused)
 
     @contextmanager
@@ -244,7 +244,7 @@ def _run_in_worker(
         if partition is None:
             return stage.run(nodes)
         stage.materialize(nodes, partition)
-        return LineageResult([_label(node, partition) for node in nodes], [])
+        return LineageResult([node.label(partition) for node in nodes], [])
 
 
 @cache
@@ -264,10 +264,6 @@ def _opened_in_worker(
     instance = stack.enter_context(open_instance(foundry.home, foundry.settings.cluster))
     Finalize(stack, stack.close, exitpriority=0)  # processes of a pool do not run `atexit`
     return foundry, instance
-
-
-def _label(node: Node, partition: str | None) -> str:
-    return f"{node.name}[{partition}]" if partition else node.name
 
 
 def _raise_any(failed: Mapping[str, FoundryError]) -> None:

@@ -100,7 +100,7 @@ def _report_changes_of(
             tags = {DATA_VERSION_TAG: stored[name], CODE_VERSION_TAG: "none"}
             event = dg.AssetMaterialization(node.name, _CHANGED, partition=name, tags=tags)
             instance.report_runless_asset_event(event)
-            yield node.name if name is None else f"{node.name}[{name}]"
+            yield node.label(name)
 
 
 def _known_versions(

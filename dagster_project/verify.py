@@ -174,10 +174,9 @@ class Repair:
 
     def _make_again(self, node: Node, partition: str | None = None) -> bool:
         """Materialize a node without paid calls; returns whether that succeeded."""
-        label = f"{node.name}[{partition}]" if partition else node.name
         foundry = self.foundry.without_keys()
         make = partial(materialize_again, foundry, self.instance, node, partition)
-        return self._announced(label, make)
+        return self._announced(node.label(partition), make)
 
     def _announced(self, what: str, make: Callable[[], object]) -> bool:
         try:

@@ -99,6 +99,10 @@ class Node:
     def is_partitioned(self) -> bool:
         return self.partitions_def is not None
 
+    def label(self, partition: str | None) -> str:
+        """Such as `steps`, or `plans[sketchbook-0000]`."""
+        return f"{self.name}[{partition}]" if partition else self.name
+
     def missing_sections(self, profile: Profile) -> list[str]:
         """Sections of the node that a profile leaves out."""
         return [section for section in self.sections if _setting(profile, section) is None]
