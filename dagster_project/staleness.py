@@ -73,12 +73,13 @@ def report_changes(foundry: FoundryResource, instance: dg.DagsterInstance) -> li
 
     Each gets a materialization of no run, of what is stored now and of no code version. So the UI
     marks it as unsynced, and what was made from it; and it has passed no checks, so that nothing
-    is made from it. What a run is about to record is left out.
+    is made from it. What a run is about to record is left out, and what not only runs write, such
+    as reviews and checkpoints.
     """
     return [
         label
         for node in lineage()
-        if node.in_profile(foundry.settings)
+        if node.in_profile(foundry.settings) and not node.output_hashes
         for label in _report_changes_of(node, foundry, instance)
     ]
 

@@ -147,3 +147,6 @@ def test_the_sensor_follows_reviews_once_no_more_come(sampled, with_reviews, ins
     assert request.asset_selection == [dg.AssetKey("reviews")]
     run_lineage(foundry, instance, shards=1)
     assert tick(foundry, cursor)[1] == "no new reviews"
+    disagree(sampled.home, attempts(sampled.home)[2])
+    watched = sensor_tick("watch_lake", foundry, instance)
+    assert watched.skip_message == "as materialized", "people write reviews, too"
