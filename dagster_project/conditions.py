@@ -47,19 +47,21 @@ def condition_of(node: Node, foundry: FoundryResource) -> Condition | None:
     if node.partitions and node.in_profile(foundry.settings):
         due = _once_per_tick(ANSWER_CRON) & ~When.in_progress() & Outdated(foundry, node)
         return due.with_label("new, changed or failed, once a night")
-    return _follow_upstream(node.optional_deps) if node.automatic else None
+    return _follow_upstream(node) if node.automatic else None
 
 
-def _follow_upstream(optional: Sequence[str]) -> Condition:
-    """Aggregates follow what they read, and their settings; they wait for every shard of what they
-    read, and for its blocking checks.
+def _follow_upstream(node: Node) -> Condition:
+    """Aggregates follow what they read and, unless that takes calls of models, their settings; they
+    wait for every shard of what they read, and for its blocking checks.
 
-    An update of an `optional` dependency is followed, too, but a missing one holds nothing back.
+    An update of an optional dependency is followed, too, but a missing one holds nothing back.
     """
     missing, unchecked = When.any_deps_missing(), _any_deps_unchecked()
-    updated, set_otherwise = When.any_deps_updated(), When.code_version_changed()
-    eager: Condition = When.eager().replace(updated, updated | set_otherwise)
-    if optional:
+    eager: Condition = When.eager()
+    if not node.ledger:
+        updated = When.any_deps_updated()
+        eager = eager.replace(updated, updated | When.code_version_changed())
+    if optional := node.optional_deps:
         eager = eager.replace(missing, missing.ignore(_of(optional)))
         unchecked = unchecked.ignore(_of(optional))
     return (eager & ~unchecked).with_label("upstream complete and checked")

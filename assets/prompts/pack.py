@@ -289,6 +289,7 @@ class Pack:
         return list(self._terms(slot, banks, without))
 
     def has_terms(self, slot: TemplateSlot, banks: list[str], without: Sequence[str] = ()) -> bool:
+        """Whether there are `terms`."""
         return any(self._terms(slot, banks, without))
 
     def _terms(
