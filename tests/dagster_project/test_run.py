@@ -172,8 +172,11 @@ def test_aggregates_follow_once_every_shard_is_there(few, instance, tmp_path):
     while names := sorted(requested):
         materialize(few, instance, names)
         requested = ticks.next()
-    ticks.reload(tiny_foundry(tmp_path, few.root, curation={"split": {"theta": 0.1}}))
-    assert {"steps", "critic_rl", "exports"} <= ticks.next().keys(), "they follow their settings"
+    changed = {"curation": {"split": {"theta": 0.1}}, "prompts": {"audit": {"sample": 7}}}
+    ticks.reload(tiny_foundry(tmp_path, few.root, **changed))
+    requested = ticks.next()
+    assert {"steps", "critic_rl", "exports"} <= requested.keys(), "they follow their settings"
+    assert "prompt_audit" not in requested, "which may ask a model"
     assert not ticks.next()
 
 
