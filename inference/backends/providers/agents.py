@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, TypeVar
+from weakref import WeakKeyDictionary
 
 from PIL import Image
 
@@ -43,6 +44,9 @@ from .structured import (
 )
 
 T = TypeVar("T")
+
+Limits = tuple[tuple[int, int] | None, int | None]  # least and most pixels, longest side
+_REDUCED = WeakKeyDictionary[EncodedImage, dict[Limits, EncodedImage | None]]()
 
 # Texts that models read: every change makes them answer differently.
 _JSON_INSTRUCTIONS = (
@@ -321,14 +325,25 @@ async def _reduced(
 def _reduce(
     encoded: EncodedImage, pixels: tuple[int, int] | None, longest_side: int | None
 ) -> EncodedImage:
-    """The image within limits: least and most pixels, and the longest side."""
+    """The image within limits, made once while it is in use: an image is sent several times, as the
+    one that is judged and as the one before the next."""
+    made, limits = _REDUCED.setdefault(encoded, {}), (pixels, longest_side)
+    if limits not in made:
+        made[limits] = _within(encoded, pixels, longest_side)
+    return made[limits] or encoded
+
+
+def _within(
+    encoded: EncodedImage, pixels: tuple[int, int] | None, longest_side: int | None
+) -> EncodedImage | None:
+    """Within least and most pixels and the longest side; None: the image already is."""
     image = encoded.image
     if pixels:
         image = resize_to_pixels(image, *pixels)
     if longest_side and max(image.size) > longest_side:
         image = image.copy()
         image.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)
-    return encoded if image is encoded.image else EncodedImage.of(image)
+    return None if image is encoded.image else EncodedImage.of(image)
 
 
 AGENTS: dict[Role, Any] = {

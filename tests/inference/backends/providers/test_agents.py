@@ -1,9 +1,12 @@
 """Planner, critic, scorer and generator at a provider, through the official clients."""
 
 import asyncio
+import weakref
 
 import pytest
+from PIL import Image
 
+from inference.backends.providers import agents
 from inference.backends.providers.errors import NoAnswerError
 from inference.backends.providers.settings import AgentModel
 from inference.calls.retry import CallUsage, collect_usage
@@ -97,6 +100,20 @@ def test_images_are_drawn_from_all_that_are_sent_reduced_where_the_profile_says_
     config = body["generationConfig"]
     assert (config["responseModalities"], config["seed"]) == (["IMAGE"], 2)
     assert small.image.size == (32, 16)
+
+
+def test_an_image_is_reduced_once_for_the_same_limits_while_it_is_in_use():
+    image, small = EncodedImage.white((64, 48)), EncodedImage.white((16, 16))
+    reduced = agents._reduce(image, None, 32)
+    assert reduced.image.size == (32, 24)
+    assert agents._reduce(EncodedImage(image.data), None, 32) is reduced
+    assert agents._reduce(image, None, 16).image.size == (16, 12)
+    assert agents._reduce(small, None, 32) is small
+    own = EncodedImage.of(Image.new("RGB", (40, 40), "red"))
+    agents._reduce(own, (9, 100), None)
+    forgotten = weakref.ref(own)
+    del own
+    assert forgotten() is None
 
 
 def test_an_unreadable_answer_is_requested_once_more(backend):
