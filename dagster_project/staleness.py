@@ -76,18 +76,19 @@ def report_changes(foundry: FoundryResource, instance: dg.DagsterInstance) -> li
     is made from it. What a run is about to record is left out, and what not only runs write, such
     as reviews and checkpoints.
     """
+    succeeded = _succeeded_runs(instance)
     return [
         label
         for node in lineage()
         if node.in_profile(foundry.settings) and not node.output_hashes
-        for label in _report_changes_of(node, foundry, instance)
+        for label in _report_changes_of(node, foundry, instance, succeeded)
     ]
 
 
 def _report_changes_of(
-    node: Node, foundry: FoundryResource, instance: dg.DagsterInstance
+    node: Node, foundry: FoundryResource, instance: dg.DagsterInstance, succeeded: set[str]
 ) -> Iterator[str]:
-    known = _known_versions(node, foundry.home, instance)
+    known = _known_versions(foundry.home, instance, node, succeeded)
     stored = node.data_versions(foundry, list(known))
     changed = [name for name, event in known.items() if event.data_version != stored[name]]
     if not changed:
@@ -95,7 +96,7 @@ def _report_changes_of(
     running = {
         run.tags.get(PARTITION_TAG) for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED))
     }
-    now = _known_versions(node, foundry.home, instance)
+    now = _known_versions(foundry.home, instance, node, succeeded)
     for name in changed:
         if name not in running and now.get(name) == known[name]:
             tags = {DATA_VERSION_TAG: stored[name], CODE_VERSION_TAG: "none"}
@@ -105,11 +106,11 @@ def _report_changes_of(
 
 
 def _known_versions(
-    node: Node, home: Home, instance: dg.DagsterInstance
+    home: Home, instance: dg.DagsterInstance, node: Node, succeeded: set[str]
 ) -> dict[str | None, Materialization]:
     """The latest materialization of each partition, or of the asset as a whole (None)."""
     if node.is_partitioned:
-        latest_of_all = _latest_events(home, instance, node, _succeeded_runs(instance))
+        latest_of_all = _latest_events(home, instance, node, succeeded)
         return cast("dict[str | None, Materialization]", latest_of_all)
     latest = _latest_event(instance, node, None)
     return {None: latest} if latest else {}

@@ -45,8 +45,8 @@ from .structured import (
 
 T = TypeVar("T")
 
-Limits = tuple[tuple[int, int] | None, int | None]  # least and most pixels, longest side
-_REDUCED = WeakKeyDictionary[EncodedImage, dict[Limits, EncodedImage | None]]()
+_SizeLimits = tuple[tuple[int, int] | None, int | None]  # least and most pixels, longest side
+_REDUCED = WeakKeyDictionary[EncodedImage, dict[_SizeLimits, EncodedImage | None]]()
 
 # Texts that models read: every change makes them answer differently.
 _JSON_INSTRUCTIONS = (
