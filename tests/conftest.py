@@ -21,6 +21,8 @@ BUCKET = "interleave-lake"
 
 # As many workers as cores: a torch thread each, in this process and in those that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray's workers have a niceness of 15, with which they would starve beside other tests.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,7 +14,7 @@ from dagster_project.instance import RUNNER, RUNNER_TAG, open_instance
 from dagster_project.run import run_lineage
 from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
 from tests.dagster_project.conftest import tiny_foundry
-from tests.dagster_project.ray_nodes import ray_nodes
+from tests.helpers.ray_nodes import ray_nodes
 from tests.inference.backends.providers.faulty_provider import KEY, FaultSchedule, provider
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

@@ -12,7 +12,7 @@ from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
 from schemas.curation import CRITIC_RL, PLANNER_SFT, STEPS
 from tests.assets.curation.curated_world import World
-from tests.dagster_project.ray_nodes import ray_nodes
+from tests.helpers.ray_nodes import ray_nodes
 from warehouse import Home
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

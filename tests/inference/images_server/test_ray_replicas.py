@@ -14,7 +14,7 @@ from inference.backends.diffusers import tiny
 from inference.backends.diffusers.backend import DiffusersSettings, select_model
 from inference.images_server.models import ImagesServerSettings, servable_pipeline
 from inference.images_server.ray_replicas import deploy
-from tests.helpers.ports import ray_agent_ports
+from tests.helpers.ray_nodes import ray_nodes
 from tests.inference.images_server.served_images import images_of, served, until
 from warehouse import EncodedImage
 
@@ -31,16 +31,10 @@ IMAGES_TOTAL = "interleave_images_pictures_total"
 @pytest.fixture(scope="module")
 def cluster():
     """Two nodes with a CPU for one replica each."""
-    from ray.cluster_utils import Cluster
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("PYTHONPATH", ROOT)  # of the replicas
-        node = {"num_cpus": 1, "object_store_memory": 100_000_000, "include_dashboard": False}
-        nodes = Cluster(initialize_head=True, head_node_args=node | ray_agent_ports())
-        nodes.add_node(num_cpus=1, object_store_memory=100_000_000, **ray_agent_ports())
-        yield nodes
-        nodes.shutdown()
+        with ray_nodes(1, head_cpus=1, jobs=False) as nodes:
+            yield nodes
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +49,7 @@ def model_of(folder):
 
 def settings_of(cluster, **more):
     return ImagesServerSettings(
-        ray=cluster.address, replicas=2, queue=0, allowed={"steps": ENDLESS}, **more
+        ray=cluster.gcs_address, replicas=2, queue=0, allowed={"steps": ENDLESS}, **more
     )
 
 
@@ -66,8 +60,22 @@ def server(cluster, klein):
         deploy(model, settings, "images-test") as replicas,
         served(model, replicas, settings) as it,
     ):
-        until(lambda: it.get("/ready").json().get("replicas") == 2)
+        wait_until_ready(it)
         yield it
+
+
+def wait_until_ready(server):
+    wait_for(server, lambda ready: ready.json().get("replicas") == 2)
+
+
+def wait_for(server, condition):
+    """Wait for an answer to `/ready`; a failure shows the last one, and which nodes live."""
+    import ray
+
+    def seen():
+        return server.get("/ready").text, [node["Alive"] for node in ray.nodes()]
+
+    until(lambda: condition(server.get("/ready")), seen=seen)
 
 
 def pixels(image):
@@ -86,7 +94,7 @@ def test_model_that_cannot_be_loaded_is_not_ready_with_a_reason(cluster, tmp_pat
     model, settings = model_of(tmp_path), settings_of(cluster)
     with deploy(model, settings, "broken") as replicas, served(model, replicas, settings) as server:
         assert server.get("/health").status_code == 200
-        until(lambda: "cannot be loaded" in server.get("/ready").text)
+        wait_for(server, lambda ready: "cannot be loaded" in ready.text)
         ready = server.get("/ready")
         message = ready.json()["error"]["message"]
         assert ready.status_code == 503
@@ -170,7 +178,7 @@ def test_dead_replica_is_replaced_while_the_other_continues(server):
     client = server.client(retries=8)
     for _ in range(8):
         assert client.images.generate(prompt="a red cat").data
-    until(lambda: server.get("/ready").json().get("replicas") == 2)
+    wait_until_ready(server)
 
     def used_new_replica():
         client.images.generate(prompt="a red cat", n=4)

@@ -11,7 +11,7 @@ from dagster_project.cli.app import app
 from inference.servers import hosts
 from inference.servers.ray_jobs import gpus_of_nodes
 from schemas.views import SERVER_HOURS
-from tests.dagster_project.ray_nodes import ray_nodes
+from tests.helpers.ray_nodes import ray_nodes
 from tests.inference.servers import toy_model
 from tests.inference.servers.conftest import forget_uses, only_server, processes_of, wait_until
 from tests.inference.servers.test_servers import user_of

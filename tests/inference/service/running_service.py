@@ -253,9 +253,12 @@ def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
     return error
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Wait for a condition, with much time for a busy machine."""
+def wait_until(
+    condition: Callable[[], object], seconds: float = 60, seen: Callable[[], object] | None = None
+) -> None:
+    """Wait for a condition, with much time for a busy machine; `seen`: what a failure shows."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "the condition was not met in time"
+        if time.monotonic() > deadline:
+            raise AssertionError(f"the condition was not met in time: {seen() if seen else ''}")
         time.sleep(0.02)

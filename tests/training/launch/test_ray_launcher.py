@@ -1,11 +1,6 @@
 """The Ray launcher against a real Ray on this machine, with the driver of the local launcher."""
 
-import os
 import secrets
-import shutil
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -13,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from inference.servers.processes import JOB_MARK, WITHDRAWN, find_marked, terminate_processes
+from inference.servers.processes import JOB_MARK, WITHDRAWN, find_marked
 from inference.servers.processes import main as supervisor_main
-from tests.helpers.ports import free_port
-from tests.helpers.ray_jobs import wait_for_jobs
+from tests.helpers.ray_nodes import ray_nodes
 from tests.training.launch.launch_helpers import (
     THREE_STEPS,
     THREE_STEPS_ON_GO,
@@ -30,26 +24,17 @@ from training.launch.jobs import LauncherSettings
 from training.launch.ray_job import RayDriver
 
 pytestmark = pytest.mark.long
-CLUSTER_MARK = "INTERLEAVE_TEST_RAY"
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LauncherSettings]:
-    """A Ray head of the tests' own: own temporary folder, ports and token; ended afterwards."""
-    # Ray's sockets need a short path.
-    folder = Path(tempfile.mkdtemp(prefix="ray"))
-    address, mark = f"http://127.0.0.1:{free_port()}", folder.name
+    """A Ray head of the tests' own, with a token."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         reset_auth_token_state()
-        try:
-            start_head(folder, address, mark)
-            wait_for_jobs(address)
-            yield LauncherSettings(kind="ray", address=address, grace_seconds=5)
-        finally:
-            terminate_processes(lambda: find_marked(CLUSTER_MARK, mark), 5)
-            shutil.rmtree(folder, ignore_errors=True)
+        with ray_nodes(0, head_cpus=2) as nodes:
+            yield LauncherSettings(kind="ray", address=nodes.address, grace_seconds=5)
     reset_auth_token_state()
 
 
@@ -58,29 +43,6 @@ def reset_auth_token_state() -> None:
     from ray._private import authentication_test_utils
 
     authentication_test_utils.reset_auth_token_state()
-
-
-def start_head(folder: Path, address: str, mark: str) -> None:
-    """Start a head on free ports: those of another Ray on this machine may be Ray's defaults."""
-    options = {
-        "port": 0,
-        "ray-client-server-port": free_port(),
-        "dashboard-agent-listen-port": free_port(),
-        "dashboard-agent-grpc-port": free_port(),
-        "metrics-export-port": free_port(),
-        "runtime-env-agent-port": free_port(),
-        "num-cpus": 2,
-        "object-store-memory": 100_000_000,
-        "include-dashboard": "true",
-        "dashboard-port": address.rpartition(":")[2],
-        "temp-dir": folder,
-        "node-ip-address": "127.0.0.1",
-    }
-    command = [str(Path(sys.executable).parent / "ray"), "start", "--head"]
-    command += ["--disable-usage-stats", *(f"--{name}={value}" for name, value in options.items())]
-    environment = {**os.environ, CLUSTER_MARK: mark}
-    started = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert started.returncode == 0, started.stderr
 
 
 def test_a_driver_killed_in_a_ray_job_is_noticed(cluster, tmp_path):
