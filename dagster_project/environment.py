@@ -25,6 +25,7 @@ from training.environment.episodes import (
 )
 from training.rewards.planner import PlannerReward
 from training.rewards.reward import PlanRewardSettings
+from training.rewards.trajectory import CriticQuestion
 from training.settings import TrainingSettings
 from warehouse import Home
 
@@ -87,7 +88,8 @@ def _critic_rules(profile: Profile, training: TrainingSettings) -> CriticRules:
     critic = profile.curation.critic
     verdicts, reward = critic.verdicts, training.critic_rl.reward
     thresholds = verdicts.accept_at_least, verdicts.reject_at_most
-    return CriticRules(critic.agent_prompt, critic.canvas_size, *thresholds, reward)
+    question = CriticQuestion(critic.agent_prompt, critic.canvas_size)
+    return CriticRules(question, *thresholds, reward)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ one counts. The loop only decides and yields events; listeners write rows or sho
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -260,7 +260,9 @@ def check_plan(plan: Plan, max_steps: int) -> None:
         raise UnusableAnswerError(f"the plan's step numbers do not rise: {numbers}")
 
 
-async def drawn_images(loop: Loop) -> tuple[dict[int, EncodedImage], int]:
+async def drawn_images(
+    loop: Loop, before_judged: Callable[[ImageGenerated], None] = lambda _: None
+) -> tuple[dict[int, EncodedImage], int]:
     """Run a loop to its end: chosen images by step, accepted or not, and the number of drawings.
 
     No image is of a plan that cannot be followed, or has a prompt that cannot be drawn.
@@ -270,7 +272,9 @@ async def drawn_images(loop: Loop) -> tuple[dict[int, EncodedImage], int]:
     try:
         async with aclosing(loop.events()) as events:
             async for event in events:
-                drawings += isinstance(event, ImageGenerated)
+                if isinstance(event, ImageGenerated):
+                    drawings += 1
+                    before_judged(event)
                 if isinstance(event, StepAccepted | StepExhausted) and event.chosen:
                     chosen[event.step.step_number] = event.chosen.draw.image
     except UnusableAnswerError:

@@ -44,6 +44,9 @@ class RolloutRow(Row):
     step: int = Field(description="Training step, 1-based")
     row_id: str = Field(description="Row of critic_rl or planner_rl that was the prompt: its group")
     response: str = Field(description="Response of the policy")
+    later: list[str] = Field(
+        [], description="Its responses to the images that followed, where all are trained on"
+    )
     status: RolloutStatus = Field(
         description="scored: all parts known; malformed: only the format part counts; masked: an "
         "image or a grade failed or timed out, so the sample is excluded from its group"

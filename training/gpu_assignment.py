@@ -179,7 +179,8 @@ class GpuAssignment:
         reinforced = self.training.reinforcements.values() if self.training else ()
         credited = {settings.reward.of for settings in reinforced}
         judging = self.judges if credited - {"step"} else frozenset()
-        playing = self.backends.servers_of("critic") if credited - {"step", "plan"} else set()
+        plays_critic = credited & {"trajectory", "outcome"}
+        playing = self.backends.servers_of("critic") if plays_critic else set()
         return drawing | self.backends.servers_of("scorer") | judging | playing
 
     def _memory(self, names: set[str]) -> dict[int, float]:

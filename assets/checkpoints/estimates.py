@@ -87,7 +87,7 @@ def grpo_loads(foundry: FoundryResource, trajectories: int, attempts: float) -> 
     if trajectories or not CheckpointRegistry(home).is_complete(CRITIC, version):
         rows = rows_to_come(foundry, CRITIC_RL, trajectories, _ROWS_PER_TRAJECTORY)
         drawn_share, drawn_measured = _drawn_share(home, training.critic_rl)
-        each = attempts * _PLAYED_SHARE if training.critic_rl.reward.of == "trajectory" else 1.0
+        each = 1.0 if training.critic_rl.reward.of == "step" else attempts * _PLAYED_SHARE
         shares = drawn_share, drawn_measured, each * training.critic_rl.reward.draws
         yield from _grpo_load(home, CRITIC, training.critic_rl, rows, shares)
     if (settings := training.planner_rl) is None:
@@ -142,7 +142,7 @@ def _drawn_share(home: Home, settings: CriticGrpoSettings) -> tuple[float, int]:
     """Share of the answers that are drawn, and the number of rows that it was measured on."""
     if "step" in settings.reward.without:
         return 0.0, 0
-    if settings.reward.of == "trajectory":
+    if settings.reward.of != "step":
         return 1.0, 0
     accepted, table = {
         "paper": ("verdict", "rollouts"),  # null: malformed

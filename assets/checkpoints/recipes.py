@@ -26,6 +26,7 @@ from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import CriticGrpoSettings, GrpoSettings, PlannerGrpoSettings
 from training.launch.jobs import TrainerJob
 from training.registry import CheckpointRegistry
+from training.rewards.trajectory import CriticQuestion
 from training.settings import TrainingSettings
 from training.sft.driver import sft_job
 from training.sft.recipe import SftJob, SftSettings, read_recipe, recipe_content
@@ -165,7 +166,7 @@ def planner_rl(foundry: FoundryResource) -> Recipe:
 
 def critic_rl(foundry: FoundryResource) -> Recipe:
     settings = _training(foundry).critic_rl
-    if settings.reward.of == "trajectory":
+    if settings.reward.of != "step":
         problem = "critic_rl.reward: nothing grades the trajectories"
         _require_grader(foundry.settings, problem, "set `of: step`")
     start = None if _round(foundry) else _start("critic_rl", "critic", settings)
@@ -260,10 +261,11 @@ def grpo(
     """GRPO of the agent `parent` on an export for verl."""
     profile = foundry.settings
     roles = Backends(**{f: getattr(profile, f) for f in Backends.model_fields})
-    (table,), judge = data.tables, profile.evaluation.judge
+    (table,), judge, critic = data.tables, profile.evaluation.judge, profile.curation.critic
     shared = {
         **{"settings": settings, "root": foundry.home.root, "roles": roles, "loop": profile.loop},
         "data": data.folder / f"{table}.parquet",
+        "question": CriticQuestion(critic.agent_prompt, critic.canvas_size),
         "judge": judge and Judge(backend=judge.backend, model=judge.model),
     }
 
@@ -279,8 +281,10 @@ def grpo(
         "generator": _models_of(roles, "generator", settings.reward.generators),
         "scorer": _models_of(roles, "scorer"),
     }
-    if settings.reward.of == "trajectory":
+    if settings.reward.of != "step":
         inputs = _origin_of_grades(profile, roles, plays=True) | inputs
+        if settings.reward.of == "episode":  # the policy judges
+            del inputs["critic"]
     elif (conditioning := profile.loop.conditioning) != "last":
         inputs["conditioning"] = conditioning
     return Recipe(name, "critic", settings, job, parent=parent, data=data, inputs=inputs)

@@ -133,7 +133,7 @@ def _reinforced_requests(foundry: FoundryResource) -> list[PromptRow]:
     training, tables = foundry.settings.training, list[Table]()
     if training and training.planner_rl:
         tables.append(PLANNER_RL)
-    if training and training.critic_rl.reward.of == "trajectory":
+    if training and training.critic_rl.reward.of != "step":
         tables.append(CRITIC_RL)
     names = {row.prompt_id for table in tables for row in foundry.rows(table)}
     where = pc.field("prompt_id").isin(pa.array(sorted(names), pa.string()))

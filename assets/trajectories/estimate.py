@@ -256,7 +256,9 @@ def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]
     reward = getattr(foundry.training, load.name).reward
     slots: dict[Role, int] = {"generator": reward.concurrency, "scorer": reward.scorings}
     if reward.of != "step":
-        slots = {"generator": reward.concurrency, "critic": reward.scorings} if load.draws else {}
+        slots = {"generator": reward.concurrency} if load.draws else {}
+        if load.draws and reward.of != "episode":  # in which the policy judges
+            slots["critic"] = reward.scorings
         if judge := foundry.settings.evaluation.judge:
             model = _judge_model(judge, load.answers)
             yield model._replace(slots=reward.scorings, purpose="rewards")
@@ -289,7 +291,7 @@ def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Mode
     training, with_rubric = foundry.settings.training, requests
     if training and training.planner_rl:
         with_rubric += lake.rows(PLANNER_RL) or foundry.settings.curation.planner.rl_prompts
-    if training and training.critic_rl.reward.of == "trajectory":
+    if training and training.critic_rl.reward.of != "step":
         with_rubric += len({row.prompt_id for row in foundry.rows(CRITIC_RL)})
     written = {row.prompt_id for row in foundry.rows(RUBRICS)}
     missing = max(0, with_rubric - len(written))

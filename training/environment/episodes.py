@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, Protocol
 
-from inference.agent_prompts.formatting import parse_verdict
-from inference.agent_prompts.templates import critic_prompt, planner_turn
+from inference.agent_prompts.templates import planner_turn
 from inference.calls.ask import CallSite, ModelCalls
 from inference.calls.hashing import stable_hash
 from inference.events import (
@@ -40,7 +39,6 @@ from inference.roles import (
     PlanRequest,
     RequestOutcome,
     UnusableAnswerError,
-    Verdict,
     qualified_name,
 )
 from inference.settings import LoopSettings
@@ -53,6 +51,7 @@ from ..rewards.critic import CriticReward, CriticState
 from ..rewards.planner import PlannerReward, PlannerState
 from ..rewards.reward import RewardSettings
 from ..rewards.rollouts import RolloutResult
+from ..rewards.trajectory import CriticQuestion, PolicyCritic
 
 EpisodeKind = Literal["step", "trajectory", "plan"]
 _TRIES = 20  # requests in a row that no trajectory can be made of
@@ -95,12 +94,10 @@ class CriticRules:
     """How the critic is asked, and what is true of an image.
 
     Args:
-        canvas_size: of the white image before the first one; None: that of the image.
         accept_at_least, reject_at_most: overall scores that contradict a verdict, as in curation.
     """
 
-    agent_prompt: str
-    canvas_size: int | None
+    question: CriticQuestion
     accept_at_least: float
     reject_at_most: float
     reward: RewardSettings
@@ -160,13 +157,9 @@ class StepEpisodes:
     ) -> Turn:
         """A row of `critic_rl`. `accepted`: see `CriticRules.truth`."""
         calls, rules, goal = trajectory.loop.calls, self.rules, draw.step.prompt or ""
-        before, after = draw.source, draw.image
         site = CallSite(trajectory.prompt.prompt_id, draw.step.step_number, draw.iteration)
-        score = (await calls.score(site, before, after, goal)).score
-        if before is None:
-            size = rules.canvas_size
-            before = EncodedImage.white((size, size) if size else after.image.size)
-        rewritten = draw.prompt if draw.iteration else ""
+        score = (await calls.score(site, draw.source, draw.image, goal)).score
+        question, images = rules.question.about(draw)
         evaluation = Evaluation(
             success=rules.truth(accepted, score.overall),
             semantics=score.semantics,
@@ -174,8 +167,8 @@ class StepEpisodes:
         )
         state = CriticState(
             origin_prompt=goal,
-            rewritten_prompt=rewritten,
-            origin_image=await asyncio.to_thread(self.home.images.put, before),
+            rewritten_prompt=draw.prompt if draw.iteration else "",
+            origin_image=await asyncio.to_thread(self.home.images.put, images[0]),
             evaluation=evaluation,
         )
         generator, earlier = calls.roles.generator, trajectory.images_before(draw.step.step_number)
@@ -184,9 +177,7 @@ class StepEpisodes:
             *(self.loop.conditioning, lambda _row: earlier),
         )
         row_id = f"{trajectory.trajectory_id}/{draw.step.step_number}/{draw.iteration}/0"
-        question = critic_prompt(goal, rewritten, rules.agent_prompt)
-        grade = partial(reward.grade, row_id, state=state)
-        return Turn(row_id, question.text, (before, after), grade)
+        return Turn(row_id, question, images, partial(reward.grade, row_id, state=state))
 
 
 @dataclass(frozen=True)
@@ -196,7 +187,7 @@ class TrajectoryEpisodes(StepEpisodes):
     grader: Grader
 
     async def turns(self, prompt: PromptRow, seed: int) -> Turns:
-        policy = _Policy()
+        policy = PolicyCritic()
         trajectory = await self._trajectory(prompt, policy)
         drawings = 0
         try:
@@ -212,25 +203,6 @@ class TrajectoryEpisodes(StepEpisodes):
         request, images = PlanRequest(prompt.text), tuple(trajectory.chosen.items())
         outcome = RequestOutcome(prompt.prompt_id, request, trajectory.plan, images)
         yield Outcome((await self.grader.grade_outcome(outcome)).success, drawings)
-
-
-class _Policy:
-    """The critic of a trajectory that somebody else plays: its next verdict is there already.
-
-    Its model is named by the answer, so that equal answers share a line of the journal.
-    """
-
-    backend = "policy"
-    answer = ""
-
-    @property
-    def model(self) -> str:
-        return stable_hash("policy", self.answer)
-
-    async def judge(
-        self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
-    ) -> Verdict:
-        return parse_verdict(self.answer)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,13 @@ from ..rewards.rollouts import (
     right_shares,
 )
 from ..rewards.service import LOOPBACK, Reward, RewardService, serve_rewards_in_thread
-from ..rewards.trajectory import TrajectoryReward, judged_attempts, reuse_recorded_calls
+from ..rewards.trajectory import (
+    CriticQuestion,
+    EpisodeReward,
+    TrajectoryReward,
+    judged_attempts,
+    reuse_recorded_calls,
+)
 from ..tracking import has_package, require_tracker
 from . import recipe
 from .rows import choice_figures, prepare_rows
@@ -77,6 +83,9 @@ class GrpoJob(ConfigModel):
     loop: LoopSettings = Field(
         LoopSettings(),
         description="How rewards are drawn: from which images, and a planner's outcomes",
+    )
+    question: CriticQuestion | None = Field(
+        None, description="To the critic, about later images; null: no episodes are played"
     )
     judge: Judge | None = Field(
         None, description="Grades plans and outcomes; null: the exact grader of the sketch world"
@@ -262,7 +271,7 @@ class GrpoRun:
     def _backends(self) -> Backends:
         """Those of the profile; a trained agent is loaded only where its answers count."""
         untrained = {"planner": "sketch"}
-        if self._settings.reward.of in ("plan", "step"):
+        if self._settings.reward.of in ("plan", "step", "episode"):
             untrained["critic"] = "sketch"
         bindings = self._job.roles.roles.model_copy(update=untrained)
         return self._job.roles.model_copy(update={"roles": bindings})
@@ -286,7 +295,12 @@ class GrpoRun:
         attempts = judged_attempts(home, self._attempts_of_rows)
         reuse_recorded_calls(calls, attempts.values())
         with self._grader(home) as grader:
-            yield TrajectoryReward(calls, generator_of, settings, loop, grader, attempts)
+            shared = calls, generator_of, settings, loop, grader, attempts
+            if settings.of == "trajectory":
+                yield TrajectoryReward(*shared)
+            else:
+                assert self._job.question
+                yield EpisodeReward(self._job.question, *shared)
 
     @contextmanager
     def _verdict_rewards(self, calls: ModelCalls, home: Home) -> Iterator[Reward]:

@@ -224,6 +224,11 @@ class GrpoSettings(ConfigModel):
         return self.cluster or self.nodes > 1
 
     @property
+    def plays_episodes(self) -> bool:
+        """Whether a rollout has several answers, to one image after the other."""
+        return isinstance(self.reward, RewardSettings) and self.reward.of == "episode"
+
+    @property
     def pass_size(self) -> int:
         """Sequences of a pass: the greatest that divides `micro_batch` and a device's update."""
         return gcd(self.micro_batch, self.mini_batch * self.n // self.devices)
@@ -296,6 +301,9 @@ def overrides(
         "trainer.experiment_name": f"{folder.parent.name}-{folder.name}",
     }
     pairs |= _devices(settings, settings.attention or attention) | _memory(settings)
+    if settings.plays_episodes:
+        pairs[f"{ROLLOUT}.agent.agent_loop_config_path"] = PLUGINS / "agent_loops.yaml"
+        pairs[f"{ROLLOUT}.agent.default_agent_loop"] = "episode"
     names = {plain_name(key): key for key in pairs}
     options = {names.get(plain_name(key), key): value for key, value in settings.options.items()}
     return override_list(pairs | options)

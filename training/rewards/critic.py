@@ -54,6 +54,9 @@ class CriticState(ConfigModel):
     rewritten_prompt: str = Field(description="Prompt of the image; empty: the plan's prompt")
     origin_image: str = Field(description="sha256 of the image before, or of the white canvas")
     evaluation: Evaluation = Field(description="Ground truth of the judged image")
+    later: tuple[str, ...] = Field(
+        (), description="The policy's answers to the images that followed, in an episode"
+    )
 
     @property
     def grades(self) -> reward.Grades:

@@ -34,7 +34,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from inference.agent_prompts.formatting import REFINE_KEY, SUCCESS_KEY
 from inference.backends.factory import GeneratorBackend
@@ -96,12 +96,13 @@ class RewardSettings(RewardLimits):
         description="paper: accuracy 0 or -1, step -1 to 1, a drawing for every rejection; code: "
         "both 0 to 1, a drawing for every row whose picture is bad (as the reference's code)",
     )
-    of: Literal["step", "trajectory"] = Field(
+    of: Literal["step", "trajectory", "episode"] = Field(
         "step",
         exclude_if=lambda value: value == "step",  # in no version of a checkpoint of before
         description="What the step part is: the gain of the next picture (the paper); or how the "
         "trajectory ends that goes on with the answer, with the profile's critic from there on: "
-        "0.8 if it is as requested, and up to 0.2 for the drawings that it does without",
+        "0.8 if it is as requested, and up to 0.2 for the drawings that it does without; episode: "
+        "the same, but the policy judges all later pictures too, and is trained on all its answers",
     )
     alpha: float = Field(0.2, ge=0, le=1, description="Weight of accuracy against step")
     without: tuple[Part, ...] = Field(
@@ -119,6 +120,12 @@ class RewardSettings(RewardLimits):
         description="Backends whose generators draw, each for rows of its own: those whose picture "
         "it drew, and an equal share of the others; none: those of `roles`",
     )
+
+    @model_validator(mode="after")
+    def _one_episode(self) -> "RewardSettings":
+        if self.of == "episode" and self.draws > 1:
+            raise ValueError(f"draws {self.draws}: an episode is played once: set draws to 1")
+        return self
 
     @field_validator("generators")
     @classmethod

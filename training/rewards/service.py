@@ -13,6 +13,7 @@ import asyncio
 import json
 import secrets
 import time
+from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -21,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from schemas.training import RolloutRow
 from schemas.yaml_config import ConfigModel
@@ -31,6 +32,7 @@ from .critic import CriticState
 from .planner import PlannerState
 from .reward import RewardParts
 from .rollouts import Rollout, RolloutResult
+from .trajectory import EpisodeReward
 
 _STEPS_IN_MEMORY = 64  # the journal has all
 LOOPBACK = "127.0.0.1"
@@ -46,6 +48,14 @@ class Reward(Protocol):
     """Grades the answers of a role, each to a row whose state the policy was shown."""
 
     async def grade(self, row_id: str, response: str, state: Any) -> RolloutResult: ...
+
+
+class NextTurn(BaseModel):
+    """What the policy is asked next, in an episode. `prompt` has `<image>` for each of `images`,
+    which are encoded in base64; empty: the episode is over."""
+
+    prompt: str = ""
+    images: list[str] = []
 
 
 class RewardRequest(ConfigModel):
@@ -74,6 +84,17 @@ class RewardService:
         self._steps: dict[int, list[Rollout]] = {}
         self._evaluations: dict[int, list[Rollout]] = {}
 
+    async def next_turn(self, request: RewardRequest) -> NextTurn:
+        """The next question of the episode that a request's answers have played so far."""
+        if not isinstance(self._rewards, EpisodeReward):
+            return NextTurn()
+        assert isinstance(request.state, CriticState)
+        turn = await self._rewards.next_turn(request.row_id, request.response, request.state)
+        if turn is None:
+            return NextTurn()
+        prompt, images = turn
+        return NextTurn(prompt=prompt, images=[b64encode(each.data).decode() for each in images])
+
     async def reward(self, request: RewardRequest) -> RolloutRow:
         """The rollout with its reward, after its line is in the journal; `StorageError` if not."""
         group = (request.step, request.row_id)
@@ -89,6 +110,7 @@ class RewardService:
             step=request.step,
             row_id=request.row_id,
             response=request.response,
+            later=list(getattr(request.state, "later", ())),
             format=parts.format,
             accuracy=parts.accuracy,
             step_reward=parts.step,
@@ -159,9 +181,14 @@ async def serve_rewards(
         row = await service.reward(reward_request)
         return JSONResponse(row.model_dump(include=_RESPONSE_FIELDS))
 
+    async def turn(request: Request) -> Response:
+        reward_request, _ = await bodies.read_json(request, RewardRequest)
+        return JSONResponse((await service.next_turn(reward_request)).model_dump())
+
     bodies = BodyReader(_MAX_BODIES * _MAX_BYTES, _READ_SECONDS)
     token = secrets.token_urlsafe(32)
-    app = Starlette(routes=[Route("/reward", reward, methods=["POST"])])
+    routes = {"/reward": reward, "/turn": turn}
+    app = Starlette(routes=[Route(path, to, methods=["POST"]) for path, to in routes.items()])
     app.add_middleware(AuthMiddleware, keys=Keys([token]), max_bytes=_MAX_BYTES)
     install_error_handlers(app)
     server = HTTPServer(app, _IDLE_SECONDS, _GRACE_SECONDS, handle_signals=False)
@@ -169,7 +196,7 @@ async def serve_rewards(
         port = listener.getsockname()[1]
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            yield RewardAddress(f"http://{host}:{port}/reward", token)
+            yield RewardAddress(f"http://{host}:{port}", token)
         finally:
             server.should_exit = True
             await serving

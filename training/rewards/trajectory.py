@@ -2,8 +2,9 @@
 answer, to the end of the plan, and the step part is how it ended.
 
 From the judged attempt on, the answer stands in place of the recorded verdict; all before it is as
-recorded, and the profile's critic judges what follows. The paper rewards single steps, since whole
-trajectories are too many drawings: this goes beyond it.
+recorded. What follows is judged by the profile's critic or, in an episode, by the policy itself,
+whose answers are all trained on. The paper rewards single steps, since whole trajectories are too
+many drawings: this goes beyond it.
 """
 
 import asyncio
@@ -14,7 +15,11 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from inference.agent_prompts.formatting import parse_verdict
+from inference.agent_prompts.templates import critic_prompt
 from inference.calls.ask import ModelCalls
+from inference.calls.hashing import stable_hash
+from inference.events import ImageGenerated
 from inference.loop import Loop, drawn_images
 from inference.roles import (
     Generator,
@@ -23,6 +28,7 @@ from inference.roles import (
     PlanRequest,
     PlanStep,
     RequestOutcome,
+    Verdict,
     qualified_name,
 )
 from inference.settings import LoopSettings
@@ -32,7 +38,8 @@ from warehouse.sql import verify_referenced
 from warehouse.views import connect
 
 from .critic import CriticReward, CriticState, StepPart, attempt_of, next_prompt
-from .reward import ParsedAnswer, RewardSettings, trajectory_reward
+from .reward import ParsedAnswer, RewardSettings, parse_answer, trajectory_reward
+from .rollouts import RolloutResult
 
 _RECORDED = """
     SELECT * FROM (
@@ -102,21 +109,27 @@ class TrajectoryReward(CriticReward):
 
     async def _step_part(self, row_id: str, answer: ParsedAnswer, state: CriticState) -> StepPart:
         """The mean over `draws` continuations, the first one with the trajectory's own seed."""
+        continuations = self._continuations(row_id, answer, state)
+        outcomes = await asyncio.gather(*(each.play() for each in continuations))
+        judged, calls = continuations[0].judged, continuations[0].calls
+        value = fmean([await self._value(judged, *each) for each in outcomes])
+        final, generator = outcomes[0][0].final, qualified_name(calls.roles.generator)
+        return StepPart(value, final.sha256 if final else None, generator=generator)
+
+    def _continuations(
+        self, row_id: str, answer: ParsedAnswer, state: CriticState
+    ) -> list["_Continuation"]:
         judged = self._attempts.get(attempt_of(row_id))
         if judged is None:
             raise FoundryError(
                 f"row {row_id} is of no trajectory of this home: set reward.of to step"
             )
-        generator = self._generator_of(row_id)
-        calls = self._calls.with_roles(replace(self._calls.roles, generator=generator))
+        roles = replace(self._calls.roles, generator=self._generator_of(row_id))
         verdict = answer.verdict, next_prompt(answer, state)
         seeds = range(self._loop.seed, self._loop.seed + self.settings.draws)
         loops = [self._loop.model_copy(update={"seed": seed}) for seed in seeds]
-        played = [_Continuation(calls, loop, judged, *verdict).play() for loop in loops]
-        outcomes = await asyncio.gather(*played)
-        value = fmean([await self._value(judged, *each) for each in outcomes])
-        final = outcomes[0][0].final
-        return StepPart(value, final.sha256 if final else None, generator=qualified_name(generator))
+        calls = self._calls.with_roles(roles)
+        return [_Continuation(calls, loop, judged, *verdict) for loop in loops]
 
     async def _value(self, judged: JudgedAttempt, outcome: RequestOutcome, drawings: int) -> float:
         success = (await self._grader.grade_outcome(outcome)).success
@@ -125,15 +138,109 @@ class TrajectoryReward(CriticReward):
         return trajectory_reward(success, drawings, judged.most_drawings(self._loop.t_max))
 
 
+class PolicyCritic:
+    """The critic of a trajectory that a policy plays: its next answer is there already.
+
+    Its model is named by the answer, so that equal answers share a line of the journal.
+    """
+
+    backend = "policy"
+    answer = ""
+
+    @property
+    def model(self) -> str:
+        return stable_hash("policy", self.answer)
+
+    async def judge(
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
+    ) -> Verdict:
+        return parse_verdict(self.answer)
+
+
+@dataclass(frozen=True)
+class CriticQuestion:
+    """How the critic is asked about an image.
+
+    Args:
+        canvas_size: of the white image before the first one; None: that of the image.
+    """
+
+    agent_prompt: str
+    canvas_size: int | None = None
+
+    def about(self, draw: ImageGenerated) -> tuple[str, tuple[EncodedImage, EncodedImage]]:
+        """The prompt, with `<image>` for each of the two images: before and after the step."""
+        before, after = draw.source, draw.image
+        if before is None:
+            size = self.canvas_size
+            before = EncodedImage.white((size, size) if size else after.image.size)
+        rewritten = draw.prompt if draw.iteration else ""
+        question = critic_prompt(draw.step.prompt or "", rewritten, self.agent_prompt)
+        return question.text, (before, after)
+
+
+class EpisodeReward(TrajectoryReward):
+    """Grades episodes of the critic: all its answers, by the end of the trajectory."""
+
+    def __init__(self, question: CriticQuestion, *args: Any) -> None:
+        super().__init__(*args)
+        self._question = question
+
+    async def next_turn(
+        self, row_id: str, response: str, state: CriticState
+    ) -> tuple[str, tuple[EncodedImage, ...]] | None:
+        """What the policy is asked next, as `CriticQuestion.about`; None: the episode is over.
+
+        It is played again from the answers so far, whose calls are journaled.
+        """
+        answer = self._readable(parse_answer(response), state)
+        if answer is None:
+            return None
+        [continuation] = self._continuations(row_id, answer, state)
+        try:
+            await continuation.play()
+        except _UnansweredError as waiting:
+            return await asyncio.to_thread(self._question.about, waiting.draw)
+        return None
+
+    async def _grade(
+        self, answer: ParsedAnswer | None, state: CriticState, row_id: str
+    ) -> RolloutResult:
+        return await super()._grade(self._readable(answer, state), state, row_id)
+
+    def _readable(self, answer: ParsedAnswer | None, state: CriticState) -> ParsedAnswer | None:
+        """None where a later answer cannot be read, which ends the episode."""
+        return answer if all(map(parse_answer, state.later)) else None
+
+    def _continuations(
+        self, row_id: str, answer: ParsedAnswer, state: CriticState
+    ) -> list["_Continuation"]:
+        [continuation] = super()._continuations(row_id, answer, state)
+        return [replace(continuation, answers=state.later)]
+
+
+class _UnansweredError(Exception):
+    """The policy has not judged an image yet."""
+
+    def __init__(self, draw: ImageGenerated) -> None:
+        super().__init__("the policy has no answer to an image: its prompt may be too long")
+        self.draw = draw
+
+
 @dataclass(frozen=True)
 class _Continuation:
-    """A recorded trajectory that goes on with another verdict and next prompt."""
+    """A recorded trajectory that goes on with another verdict and next prompt.
+
+    Args:
+        answers: of the policy to the images that follow; None: the profile's critic judges them.
+    """
 
     calls: ModelCalls
     settings: LoopSettings
     judged: JudgedAttempt
     accepted: bool
     prompt: str
+    answers: tuple[str, ...] | None = None
 
     async def play(self) -> tuple[RequestOutcome, int]:
         """What the request leads to, and the drawings that it still takes.
@@ -151,11 +258,35 @@ class _Continuation:
             [images[step]] = await self._load([judged.image])
         if any(each.prompt is not None for each in rest):
             given = (*inputs, *images.values())
-            loop = Loop(self.calls, self.settings, judged.prompt_id, Plan(rest), given, begun=begun)
-            drawn, drawings = await drawn_images(loop)
+            drawn, drawings = await self._draw(Plan(rest), given, begun)
             images = {**images, **drawn} if drawn else {}
         request, chosen = PlanRequest(judged.request, inputs), tuple(images.items())
         return RequestOutcome(judged.prompt_id, request, judged.plan, chosen), drawings
+
+    async def _draw(
+        self, plan: Plan, given: tuple[EncodedImage, ...], begun: tuple[int, str]
+    ) -> tuple[dict[int, EncodedImage], int]:
+        """As `drawn_images`.
+
+        Raises:
+            _UnansweredError: the policy has no answer to an image.
+        """
+        settings, prompt_id = self.settings, self.judged.prompt_id
+        if self.answers is None:
+            return await drawn_images(
+                Loop(self.calls, settings, prompt_id, plan, given, begun=begun)
+            )
+        critic, answers = PolicyCritic(), iter(self.answers)
+
+        def judge(draw: ImageGenerated) -> None:
+            answer = next(answers, None)
+            if answer is None:
+                raise _UnansweredError(draw)
+            critic.answer = answer
+
+        calls = self.calls.with_roles(replace(self.calls.roles, critic=critic))
+        loop = Loop(calls, settings, prompt_id, plan, given, begun=begun)
+        return await drawn_images(loop, judge)
 
     @property
     def _is_redrawn(self) -> bool:

@@ -109,7 +109,7 @@ def test_the_file_of_an_address_is_its_users_alone_and_removed(tmp_path):
     file = tmp_path / "address.json"
     file.write_text("of a run that was killed")
     file.chmod(0o644)
-    with RewardAddress("http://127.0.0.1:1/reward", "hush").written_to(file):
+    with RewardAddress("http://127.0.0.1:1", "hush").written_to(file):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert json.loads(file.read_text())["token"] == "hush"
     assert not file.exists()
@@ -134,10 +134,12 @@ async def test_concurrent_requests_get_their_own_answers(world, connect):
 async def test_the_token_is_required(world):
     async with serve_rewards(world.service()) as address, aiohttp.ClientSession() as session:
         for headers in ({}, {"Authorization": "Bearer x"}, {"Authorization": address.token}):
-            async with session.post(address.url, json={}, headers=headers) as response:
+            async with session.post(f"{address.url}/reward", json={}, headers=headers) as response:
                 assert response.status == 401
         headers = {"Authorization": f"Bearer {address.token}"}
-        async with session.post(address.url, json={"step": -1}, headers=headers) as response:
+        async with session.post(
+            f"{address.url}/reward", json={"step": -1}, headers=headers
+        ) as response:
             assert response.status == 400 and "step" in await response.text()
     assert address.url.startswith("http://127.0.0.1:")
     assert address.token not in repr(address)

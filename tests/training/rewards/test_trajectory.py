@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -16,8 +17,18 @@ from schemas.prompts import PROMPTS
 from schemas.training import CRITIC
 from schemas.trajectories import ATTEMPTS
 from tests.training.rewards.reward_world import QUICK, FaultyGenerator, answer
+from tests.training.rewards.test_server import load_client
 from training.rewards.critic import CriticState
-from training.rewards.trajectory import TrajectoryReward, judged_attempts, reuse_recorded_calls
+from training.rewards.rollouts import rollout_rows
+from training.rewards.service import RewardService, serve_rewards
+from training.rewards.trajectory import (
+    CriticQuestion,
+    EpisodeReward,
+    TrajectoryReward,
+    judged_attempts,
+    reuse_recorded_calls,
+)
+from warehouse import EncodedImage, Journal
 
 SETTINGS = QUICK.model_copy(update={"of": "trajectory"})
 
@@ -41,14 +52,16 @@ def state_of(attempt):
 
 
 @contextmanager
-def rewards(foundry, settings=SETTINGS, generator=None, grader=None, loop=None):
+def rewards(
+    foundry, settings=SETTINGS, generator=None, grader=None, loop=None, of=TrajectoryReward
+):
     """Of the models that made the lake's trajectories, whose calls are there already."""
     attempts = judged_attempts(foundry.home, [id_of(row) for row in foundry.rows(ATTEMPTS)])
     roles, grader, loop = foundry.roles, grader or SketchGrader(), loop or LoopSettings()
     generator = generator or roles.generator
     with ModelCalls(foundry.home, CRITIC, "v1", roles, settings.limits) as calls:
         reuse_recorded_calls(calls, attempts.values())
-        yield TrajectoryReward(calls, lambda _row: generator, settings, loop, grader, attempts)
+        yield of(calls, lambda _row: generator, settings, loop, grader, attempts)
 
 
 def part(success, drawings, most):
@@ -97,6 +110,71 @@ async def test_with_the_recorded_answers_trajectories_end_as_recorded_without_a_
     assert len(seen) == 4, "verdicts of both kinds, at last steps and before"
     calls = ledger(foundry)
     assert calls and all(call.cached and not call.cost_usd for call in calls)
+
+
+@pytest.fixture
+async def episodes(foundry, tmp_path):
+    """What verl's agent loop asks: `next_turn` and `reward_episode` of answers to an attempt."""
+    of = partial(EpisodeReward, CriticQuestion("critic"))
+    journal, file = Journal(tmp_path / "rollouts.jsonl"), tmp_path / "address.json"
+    client = load_client()
+
+    async def ask(name, attempt, answers):
+        state = state_of(attempt)
+        truth, info = state.evaluation.model_dump(), state.model_dump(exclude={"evaluation"})
+        info |= {"row_id": f"{id_of(attempt)}/0", "global_steps": 4}
+        return await getattr(client, name)(answers, truth, info, str(file))
+
+    with rewards(foundry, of=of) as reward:
+        async with serve_rewards(RewardService(reward, "v1", journal)) as address:
+            with address.written_to(file):
+                yield ask, journal
+
+
+async def test_an_episode_with_the_recorded_answers_asks_about_the_recorded_images(
+    foundry, episodes
+):
+    ask, journal = episodes
+    trajectory = max(by_trajectory(foundry), key=len)
+    first, *later = trajectory
+    assert len(later) > 2 and any(row.iteration for row in later)
+    answers = [answer(first.accepted, first.refined_prompt)]
+    for attempt in later:
+        prompt, (before, after) = await ask("next_turn", first, answers)
+        assert EncodedImage(after).sha256 == attempt.image
+        assert attempt.source_image in (None, EncodedImage(before).sha256)
+        assert prompt.count("<image>") == 2 and (attempt.prompt in prompt)
+        answers.append(answer(attempt.accepted, attempt.refined_prompt))
+    assert await ask("next_turn", first, answers) == ("", [])
+    numbers = await ask("reward_episode", first, answers)
+    success, steps = await is_right(foundry, trajectory), {row.step_number for row in trajectory}
+    assert numbers["step_reward"] == part(success, len(later), 5 * len(steps) - 1)
+    assert numbers["score"] == pytest.approx(0.5 + 0.5 * 0.8 * numbers["step_reward"])
+    [row] = rollout_rows(journal.path)
+    assert ([row.response, *row.later], row.step) == (answers, 5)
+    paid = [call for call in ledger(foundry) if call.backend != "policy" and not call.cached]
+    assert not paid, "the recorded images are not drawn again"
+
+
+async def test_the_policys_later_answers_decide_and_one_that_cannot_be_read_ends_it(
+    foundry, episodes
+):
+    ask, _ = episodes
+    trajectories = by_trajectory(foundry)
+    [first, *_] = next(each for each in trajectories if each[0].accepted and len(each) > 1)
+    accepted, rejected = [answer(True)], [answer(True)]
+    while (await ask("next_turn", first, accepted))[0]:
+        accepted.append(answer(True))
+    while (await ask("next_turn", first, rejected))[0]:
+        rejected.append(answer(False))
+    plan = judged_attempts(foundry.home, [id_of(first)])[id_of(first)].plan
+    images = sum(step.prompt is not None for step in plan.steps)
+    t_max = LoopSettings().t_max
+    assert len(accepted) == images > 1 and len(rejected) == 1 + t_max * (images - 1)
+    unreadable = [answer(True), "?"]
+    assert await ask("next_turn", first, unreadable) == ("", [])
+    numbers = await ask("reward_episode", first, unreadable)
+    assert (numbers["score"], numbers["malformed"]) == (0, 1)
 
 
 async def test_another_answer_is_the_branch_with_it(foundry):

@@ -1,10 +1,11 @@
 """GRPO over the rollouts of a group whose reward is known; masked ones do not count.
 
 The reward function marks a rollout without an image with `masked`. verl passes one number from the
-reward to the advantage: the manager registered here sets it to NaN, and the estimator excludes NaN
-from the mean and deviation of its group. Both are registered by
-VERL_USE_EXTERNAL_MODULES=verl_masking, in the trainer's interpreter only. `agent_loop` takes the
-tokens of such a rollout out of every loss.
+reward to the advantage: the manager registered here sets it to NaN, and the estimator, which takes
+the place of verl's GRPO, excludes NaN from the mean and deviation of its group. verl's is replaced
+since it gives it one sequence an episode, the last one, and all of them its advantage. Both are
+there by VERL_USE_EXTERNAL_MODULES=verl_masking, in the trainer's interpreter only. `agent_loop`
+takes the tokens of such a rollout out of every loss.
 """
 
 import math
@@ -12,12 +13,11 @@ from typing import Any
 
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 from verl.experimental.reward_loop.reward_manager.registry import register as register_manager
-from verl.trainer.ppo.core_algos import register_adv_est
+from verl.trainer.ppo import core_algos
 
 from .advantage import masked_grpo
 
 MANAGER = "masking"
-ESTIMATOR = "masked_grpo"
 
 
 @register_manager(MANAGER)
@@ -31,4 +31,4 @@ class MaskingRewardManager(NaiveRewardManager):
         return result
 
 
-register_adv_est(ESTIMATOR)(masked_grpo)
+core_algos.compute_grpo_outcome_advantage = masked_grpo

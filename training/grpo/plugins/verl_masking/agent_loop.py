@@ -1,4 +1,4 @@
-"""Agent loops that take a rollout without a reward out of every loss.
+"""Agent loops that take a rollout without a reward out of every loss, and one that plays episodes.
 
 verl's `agent_loop_manager_class`. A rollout's response mask is also its loss mask: where it is 0,
 there is no policy gradient, none of the divergence from the parent, and no token in the number that
@@ -6,13 +6,20 @@ both are divided by.
 """
 
 import math
+import re
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from io import BytesIO
 from typing import Any
 
 import ray
+from PIL import Image
+from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
 # An actor class of Ray cannot be inherited from, only the class that it was made of.
 _Worker: Any = AgentLoopWorkerTQ.__ray_metadata__.modified_class.__ray_actor_class__
+_IMAGE = "<image>"
 
 
 @ray.remote
@@ -33,3 +40,61 @@ class MaskingAgentLoopManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = MaskingAgentLoopWorker
+
+
+class EpisodeAgentLoop(SingleTurnAgentLoop):
+    """The policy answers a row, then what the reward service asks next, until the episode is over
+    (named by `agent_loops.yaml`).
+
+    Each answer is a sequence of its own, as at inference; verl gives all of an episode the
+    advantage of its reward.
+    """
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[Any]:
+        client, address = self._reward_client()
+        truth, info = row["reward_model"]["ground_truth"], dict(row["extra_info"])
+        messages, outputs, answers = list(row["raw_prompt"]), [], []
+        while messages:
+            try:
+                output = await super().run(sampling_params, **{**row, "raw_prompt": messages})
+            except ValueError:  # verl's, of a prompt that is too long: without an answer to it
+                if not outputs:  # the episode is masked
+                    raise
+                break
+            outputs.append(output)
+            answers.append(self.tokenizer.decode(output.response_ids, skip_special_tokens=True))
+            info |= output.extra_fields
+            prompt, images = await client.next_turn(answers, truth, info, address)
+            messages = _asked(prompt, images, messages)
+        numbers = await client.reward_episode(answers, truth, info, address)
+        outputs[-1].reward_score = math.nan if numbers["masked"] else numbers["score"]
+        outputs[-1].extra_fields["reward_extra_info"] = numbers
+        return outputs
+
+    def _reward_client(self) -> tuple[Any, str]:
+        """The module of the reward function, and its argument."""
+        function = self.config.reward.custom_reward_function
+        module = sys.modules.get(spec_name := "interleave_reward_client")
+        if module is None:
+            spec = spec_from_file_location(spec_name, function.path)
+            assert spec and spec.loader
+            module = sys.modules[spec_name] = module_from_spec(spec)
+            spec.loader.exec_module(module)
+        return module, function.reward_kwargs.address
+
+
+def _asked(prompt: str, images: list[bytes], before: list[Any]) -> list[Any]:
+    """The messages of a turn: those before with another user's, pictures shrunk as there."""
+    if not prompt:
+        return []
+    shown = [part for part in before[-1]["content"] if part["type"] == "image"]
+    limits = {name: shown[0][name] for name in ("max_pixels",) if name in shown[0]}
+    decoded = iter([Image.open(BytesIO(data)).convert("RGB") for data in images])
+    parts = [part for part in re.split(f"({_IMAGE})", prompt) if part]
+    content = [
+        {"type": "image", "image": next(decoded), **limits}
+        if part == _IMAGE
+        else {"type": "text", "text": part}
+        for part in parts
+    ]
+    return [*before[:-1], {**before[-1], "content": content}]
