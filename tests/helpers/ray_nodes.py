@@ -1,6 +1,5 @@
 """A Ray cluster on this machine, for as long as a test lasts."""
 
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from inference.images_server.ray_replicas import RAY_TIMED_OUT
 from inference.servers.processes import find_marked, terminate_processes
@@ -98,9 +98,12 @@ class Nodes:
 @contextmanager
 def ray_nodes(count: int, gpus: int = 0, head_cpus: int = 0, jobs: bool = True) -> Iterator[Nodes]:
     """Nodes that inherit this process's environment, and of which nothing is left afterwards."""
-    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
-        os.environ[_MARK] = folder
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    with (
+        tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv(_MARK, folder)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         try:
             nodes = Nodes(count, Path(folder), gpus, head_cpus, jobs)
             if jobs:
@@ -108,7 +111,6 @@ def ray_nodes(count: int, gpus: int = 0, head_cpus: int = 0, jobs: bool = True) 
             yield nodes
             nodes.stop()
         finally:
-            del os.environ[_MARK]
             terminate_processes(lambda: find_marked(_MARK, folder), 5)
 
 

@@ -139,6 +139,9 @@ def test_a_critic_reinforced_by_trajectories_follows_from_loop_and_grader():
         other = changed(paper, path, value)
         assert rl(other).version == rl(paper).version
         assert rl(other, **of_trajectories).version != rl(paper, **of_trajectories).version
+    other, episodes = changed(paper, "gemini.critic.model", "other"), {"reward": {"of": "episode"}}
+    assert rl(other, **of_trajectories).version != rl(paper, **of_trajectories).version
+    assert rl(other, **episodes).version == rl(paper, **episodes).version, "the policy judges"
 
 
 def test_plans_and_trajectories_that_nothing_grades_are_not_rewarded(tmp_path):

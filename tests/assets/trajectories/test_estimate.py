@@ -232,6 +232,8 @@ def test_trajectories_of_a_reinforced_critic_are_drawn_and_judged(foundry):
     assert rewards["critic"].calls == rewards["generator"].calls == load.draws
     assert rewards["judge"].calls == load.answers and "scorer" not in rewards
     assert "judge" not in by_role(of_steps, "rewards")
+    episodes = by_role(expected(of="episode"), "rewards")
+    assert set(episodes) == {"generator", "judge"}, "the policy judges later pictures"
 
 
 def test_what_is_evaluated_and_drawn_again_counts_and_what_is_not_drawn_costs_nothing(trained):

@@ -178,6 +178,18 @@ def test_contradictions_name_the_fix():
             CriticGrpoSettings(**changes)
 
 
+def test_episodes_are_played_by_their_own_agent_loop_and_once():
+    agent, job = f"{ROLLOUT}.agent", (Path("parent"), Path("job"), 1)
+    lines = overrides(CriticGrpoSettings(reward={"of": "episode"}), *job)
+    assert f"{agent}.default_agent_loop='episode'" in lines
+    [path] = [line for line in lines if line.startswith(f"{agent}.agent_loop_config_path=")]
+    [loop] = yaml.safe_load(Path(path.partition("=")[2].strip("'")).read_text())
+    assert loop["name"] == "episode"
+    assert not any("default_agent_loop" in line for line in overrides(CriticGrpoSettings(), *job))
+    with pytest.raises(ValidationError, match="draws 2: an episode is played once"):
+        CriticGrpoSettings(reward={"of": "episode", "draws": 2})
+
+
 def test_a_clusters_workers_get_their_python_and_environment():
     settings = paper(nodes=2)
     assert settings.on_cluster and not paper().on_cluster

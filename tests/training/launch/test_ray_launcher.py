@@ -26,7 +26,7 @@ from training.launch.ray_job import RayDriver
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[LauncherSettings]:
     """A Ray head of the tests' own, with a token."""
     with pytest.MonkeyPatch.context() as patch:

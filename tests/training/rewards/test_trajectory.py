@@ -1,14 +1,20 @@
 """Rewards by the end of a trajectory, against recorded ones and branches of them."""
 
 import asyncio
+import json
+import math
+import os
+from asyncio.subprocess import PIPE
 from contextlib import contextmanager
 from functools import partial
 
 import pytest
+from PIL import Image
 
 from assets.trajectories.branches import Change, play_branch
 from inference.calls.ask import ModelCalls
 from inference.calls.call_index import CallIndex
+from inference.environments import ensure_environment
 from inference.roles import OutcomeGrade, PlanRequest, RequestOutcome
 from inference.settings import LoopSettings
 from inference.sketch_world.grader import SketchGrader
@@ -17,7 +23,9 @@ from schemas.prompts import PROMPTS
 from schemas.training import CRITIC
 from schemas.trajectories import ATTEMPTS
 from tests.training.rewards.reward_world import QUICK, FaultyGenerator, answer
-from tests.training.rewards.test_server import load_client
+from tests.training.rewards.test_server import CLIENT, load_client
+from training.base_model import PACKAGED_MODEL
+from training.grpo.recipe import CriticGrpoSettings, environment
 from training.rewards.critic import CriticState
 from training.rewards.rollouts import rollout_rows
 from training.rewards.service import RewardService, serve_rewards
@@ -113,28 +121,39 @@ async def test_with_the_recorded_answers_trajectories_end_as_recorded_without_a_
 
 
 @pytest.fixture
-async def episodes(foundry, tmp_path):
-    """What verl's agent loop asks: `next_turn` and `reward_episode` of answers to an attempt."""
+async def served(foundry, tmp_path):
+    """The address file of a service of episodes, and its journal."""
     of = partial(EpisodeReward, CriticQuestion("critic"))
     journal, file = Journal(tmp_path / "rollouts.jsonl"), tmp_path / "address.json"
-    client = load_client()
-
-    async def ask(name, attempt, answers):
-        state = state_of(attempt)
-        truth, info = state.evaluation.model_dump(), state.model_dump(exclude={"evaluation"})
-        info |= {"row_id": f"{id_of(attempt)}/0", "global_steps": 4}
-        return await getattr(client, name)(answers, truth, info, str(file))
-
     with rewards(foundry, of=of) as reward:
         async with serve_rewards(RewardService(reward, "v1", journal)) as address:
             with address.written_to(file):
-                yield ask, journal
+                yield file, journal
+
+
+def row_of(attempt):
+    """Ground truth and `extra_info` of a row."""
+    state = state_of(attempt)
+    info = state.model_dump(exclude={"evaluation", "later"})
+    return state.evaluation.model_dump(), info | {"row_id": f"{id_of(attempt)}/0"}
+
+
+@pytest.fixture
+def ask(served):
+    """`next_turn` or `reward_episode` of the client, of answers to an attempt."""
+    client = load_client()
+
+    async def ask(name, attempt, answers):
+        truth, info = row_of(attempt)
+        info["global_steps"] = 4
+        return await getattr(client, name)(answers, truth, info, str(served[0]))
+
+    return ask
 
 
 async def test_an_episode_with_the_recorded_answers_asks_about_the_recorded_images(
-    foundry, episodes
+    foundry, served, ask
 ):
-    ask, journal = episodes
     trajectory = max(by_trajectory(foundry), key=len)
     first, *later = trajectory
     assert len(later) > 2 and any(row.iteration for row in later)
@@ -150,16 +169,13 @@ async def test_an_episode_with_the_recorded_answers_asks_about_the_recorded_imag
     success, steps = await is_right(foundry, trajectory), {row.step_number for row in trajectory}
     assert numbers["step_reward"] == part(success, len(later), 5 * len(steps) - 1)
     assert numbers["score"] == pytest.approx(0.5 + 0.5 * 0.8 * numbers["step_reward"])
-    [row] = rollout_rows(journal.path)
+    [row] = rollout_rows(served[1].path)
     assert ([row.response, *row.later], row.step) == (answers, 5)
     paid = [call for call in ledger(foundry) if call.backend != "policy" and not call.cached]
     assert not paid, "the recorded images are not drawn again"
 
 
-async def test_the_policys_later_answers_decide_and_one_that_cannot_be_read_ends_it(
-    foundry, episodes
-):
-    ask, _ = episodes
+async def test_the_policys_later_answers_decide_and_one_that_cannot_be_read_ends_it(foundry, ask):
     trajectories = by_trajectory(foundry)
     [first, *_] = next(each for each in trajectories if each[0].accepted and len(each) > 1)
     accepted, rejected = [answer(True)], [answer(True)]
@@ -175,6 +191,96 @@ async def test_the_policys_later_answers_decide_and_one_that_cannot_be_read_ends
     assert await ask("next_turn", first, unreadable) == ("", [])
     numbers = await ask("reward_episode", first, unreadable)
     assert (numbers["score"], numbers["malformed"]) == (0, 1)
+
+
+# verl's agent loop of episodes, with verl's own processing of prompts; the answers are given.
+IN_VERL = """
+import asyncio, json, sys
+from omegaconf import OmegaConf
+from transformers import AutoProcessor
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+from verl.utils.dataset.rl_dataset import RLHFDataset
+from verl.workers.rollout.replica import TokenOutput
+from verl_masking.agent_loop import EpisodeAgentLoop
+
+given = json.load(sys.stdin)
+processor = AutoProcessor.from_pretrained(given["model"])
+rollout = {"prompt_length": given["prompt_length"], "response_length": 512}
+function = {"path": given["client"], "reward_kwargs": {"address": given["address"]}}
+config = OmegaConf.create({
+    "actor_rollout_ref": {"rollout": rollout},
+    "reward": {"custom_reward_function": function},
+    "data": {},
+})
+asked, sizes = [], []
+
+class Policy:
+    async def generate(self, prompt_ids, image_data, **_):
+        asked.append(processor.tokenizer.decode(prompt_ids, skip_special_tokens=True))
+        sizes.append([image.size for image in image_data])
+        ids = processor.tokenizer(given["answers"][len(asked) - 1]).input_ids
+        known = {"log_probs": [0.0] * len(ids), "extra_fields": {"global_steps": 4}}
+        return TokenOutput(token_ids=ids, **known)
+
+async def run():
+    loop = EpisodeAgentLoop(
+        DictConfigWrap(config), Policy(), processor.tokenizer, processor, RLHFDataset,
+        DictConfigWrap(config.data), "qwen3_vl",
+    )
+    return await loop.run({}, **given["row"])
+
+outputs = asyncio.run(run())
+masks = [set(each.response_mask) == {1} for each in outputs]
+rewards = [each.reward_score for each in outputs]
+parts = outputs[-1].extra_fields["reward_extra_info"]
+print(json.dumps([asked, sizes, masks, rewards, parts]))
+"""
+
+
+@pytest.mark.long
+async def test_verls_agent_loop_plays_an_episode(foundry, served):
+    file, journal = served
+    first, *later = max(by_trajectory(foundry), key=len)
+    truth, info = row_of(first)
+    shrunk = {"type": "image", "image": Image.new("RGB", (96, 96)), "max_pixels": 4096}
+    path = file.parent / "shown.png"
+    shrunk["image"].save(path)
+    content = [shrunk | {"image": str(path)}, shrunk | {"image": str(path)}]
+    content.append({"type": "text", "text": "Judge it."})
+    answers = [answer(row.accepted, row.refined_prompt) for row in (first, *later)]
+    given = {
+        "model": str(PACKAGED_MODEL),
+        "prompt_length": 2048,
+        "client": str(CLIENT),
+        "address": str(file),
+        "answers": answers,
+        "row": {
+            "raw_prompt": [{"role": "user", "content": content}],
+            "reward_model": {"ground_truth": truth},
+            "extra_info": info,
+        },
+    }
+    asked, sizes, masks, (*between, reward), parts = await in_verl(given)
+    assert len(asked) == len(answers) and all(masks) and not any(between)
+    assert all(row.prompt in prompt for row, prompt in zip(later, asked[1:], strict=True))
+    assert {tuple(size) for pair in sizes for size in pair} == {(64, 64)}, "as small as the row's"
+    [row] = rollout_rows(journal.path)
+    assert ([row.response, *row.later], row.step, row.reward) == (answers, 5, reward)
+    assert parts["step_reward"] == row.step_reward
+    cut = await in_verl(given | {"prompt_length": 40})
+    *_, (reward,), parts = cut
+    assert math.isnan(reward) and parts["masked"] == 1, "a later prompt is too long"
+
+
+async def in_verl(given):
+    python = await asyncio.to_thread(ensure_environment, "rl", "cpu")
+    variables = os.environ | environment(CriticGrpoSettings())
+    process = await asyncio.create_subprocess_exec(
+        *(str(python), "-c", IN_VERL), stdin=PIPE, stdout=PIPE, stderr=PIPE, env=variables
+    )
+    output, errors = await process.communicate(json.dumps(given).encode())
+    assert process.returncode == 0, errors.decode()
+    return json.loads(output.splitlines()[-1])
 
 
 async def test_another_answer_is_the_branch_with_it(foundry):

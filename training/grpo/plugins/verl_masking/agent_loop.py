@@ -53,7 +53,8 @@ class EpisodeAgentLoop(SingleTurnAgentLoop):
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[Any]:
         client, address = self._reward_client()
         truth, info = row["reward_model"]["ground_truth"], dict(row["extra_info"])
-        messages, outputs, answers = list(row["raw_prompt"]), [], []
+        messages, answers = list(row["raw_prompt"]), list[str]()
+        outputs = list[Any]()
         while messages:
             try:
                 output = await super().run(sampling_params, **{**row, "raw_prompt": messages})
