@@ -60,10 +60,15 @@ async def reward_episode(
 async def next_turn(
     answers: list[str], ground_truth: dict[str, Any], extra_info: dict[str, Any], address: str
 ) -> tuple[str, list[bytes]]:
-    """The next question of an episode, with encoded images for its `<image>`; empty: it is over."""
-    request = _request(answers, ground_truth, extra_info)
-    turn = await _post_with_retries("/turn", request, address)
-    return turn["prompt"], [b64decode(image) for image in turn["images"]]
+    """The next question of an episode, with encoded images for its `<image>`; empty: it is over,
+    or an error, which masks it, since its reward lacks an answer then."""
+    try:
+        request = _request(answers, ground_truth, extra_info)
+        turn = await _post_with_retries("/turn", request, address)
+        return turn["prompt"], [b64decode(image) for image in turn["images"]]
+    except Exception as error:
+        _LOG.warning("an episode ends: %s: %s", type(error).__name__, error)
+        return "", []
 
 
 def _request(

@@ -191,6 +191,11 @@ async def test_the_policys_later_answers_decide_and_one_that_cannot_be_read_ends
     assert await ask("next_turn", first, unreadable) == ("", [])
     numbers = await ask("reward_episode", first, unreadable)
     assert (numbers["score"], numbers["malformed"]) == (0, 1)
+    of_another_home = first.model_copy(update={"trajectory_id": "other"})
+    assert await ask("next_turn", of_another_home, [answer(True)]) == ("", [])
+    assert (await ask("reward_episode", of_another_home, [answer(True)]))["masked"] == 1
+    cut_off = await ask("reward_episode", first, accepted[:1])
+    assert cut_off["masked"] == 1, "an image was not judged"
 
 
 # verl's agent loop of episodes, with verl's own processing of prompts; the answers are given.
