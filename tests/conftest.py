@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return 1 + (item.path in copying) if item.path in slow else 3
 
     items.sort(key=rank)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def dagster_home() -> Iterator[None]:
+    """Dagster's home, which is named where an instance is opened, is forgotten after a file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAGSTER_HOME", "unset")
+        patch.delenv("DAGSTER_HOME")
+        yield
 
 
 @pytest.fixture

@@ -33,13 +33,16 @@ _MACROS = rf"""
         CASE WHEN contains(text, '<') THEN python_insert_image_tags(text, number)
              ELSE repeat('{IMAGE}', number) || text END;
     CREATE MACRO json_text(text) AS
-        CASE WHEN regexp_matches(text, '[\x00-\x07\x0b\x0e-\x1f]') THEN python_json_text(text)
+        CASE WHEN contains(CAST(to_json(text) AS VARCHAR), '\u') THEN python_json_text(text)
              ELSE CAST(to_json(text) AS VARCHAR) END;
+    CREATE MACRO trimmed(text) AS
+        CASE WHEN contains('{BLANKS}', text[1]) OR contains('{BLANKS}', text[-1])
+             THEN trim(text, '{BLANKS}') ELSE text END;
     CREATE MACRO verdict_json(success_key, accepted, refined) AS
         '{{"' || success_key || '": ' || accepted || ', "{REFINE_KEY}": '
         || CASE WHEN accepted THEN '""' ELSE json_text(escape_tags(refined)) END || '}}';
     CREATE MACRO agent_answer(reasoning, content) AS
-        '<think>' || trim(escape_tags(reasoning), '{BLANKS}') || '</think>
+        '<think>' || trimmed(escape_tags(reasoning)) || '</think>
 <answer>' || content || '</answer>';
     CREATE MACRO critic_answer(accepted, refined, reasoning) AS
         agent_answer(reasoning, verdict_json('{SUCCESS_KEY}', accepted, refined));
