@@ -43,9 +43,8 @@ class RolloutRow(Row):
     run: str = Field(description="Version of the checkpoint that was being trained")
     step: int = Field(description="Training step, 1-based")
     row_id: str = Field(description="Row of critic_rl or planner_rl that was the prompt: its group")
-    response: str = Field(description="Response of the policy")
-    later: list[str] = Field(
-        [], description="Its responses to the images that followed, where all are trained on"
+    response: str = Field(
+        description="Response of the policy; of an episode all of them, with an empty line between"
     )
     status: RolloutStatus = Field(
         description="scored: all parts known; malformed: only the format part counts; masked: an "

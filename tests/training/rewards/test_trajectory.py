@@ -170,7 +170,7 @@ async def test_an_episode_with_the_recorded_answers_asks_about_the_recorded_imag
     assert numbers["step_reward"] == part(success, len(later), 5 * len(steps) - 1)
     assert numbers["score"] == pytest.approx(0.5 + 0.5 * 0.8 * numbers["step_reward"])
     [row] = rollout_rows(served[1].path)
-    assert ([row.response, *row.later], row.step) == (answers, 5)
+    assert (row.response, row.step) == ("\n\n".join(answers), 5)
     paid = [call for call in ledger(foundry) if call.backend != "policy" and not call.cached]
     assert not paid, "the recorded images are not drawn again"
 
@@ -270,7 +270,7 @@ async def test_verls_agent_loop_plays_an_episode(foundry, served):
     assert all(row.prompt in prompt for row, prompt in zip(later, asked[1:], strict=True))
     assert {tuple(size) for pair in sizes for size in pair} == {(64, 64)}, "as small as the row's"
     [row] = rollout_rows(journal.path)
-    assert ([row.response, *row.later], row.step, row.reward) == (answers, 5, reward)
+    assert (row.response, row.step, row.reward) == ("\n\n".join(answers), 5, reward)
     assert parts["step_reward"] == row.step_reward
     cut = await in_verl(given | {"prompt_length": 40})
     *_, (reward,), parts = cut

@@ -7,8 +7,6 @@ both are divided by.
 
 import math
 import re
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from io import BytesIO
 from typing import Any
 
@@ -16,6 +14,7 @@ import ray
 from PIL import Image
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.utils.import_utils import load_module
 
 # An actor class of Ray cannot be inherited from, only the class that it was made of.
 _Worker: Any = AgentLoopWorkerTQ.__ray_metadata__.modified_class.__ray_actor_class__
@@ -75,13 +74,7 @@ class EpisodeAgentLoop(SingleTurnAgentLoop):
     def _reward_client(self) -> tuple[Any, str]:
         """The module of the reward function, and its argument."""
         function = self.config.reward.custom_reward_function
-        module = sys.modules.get(spec_name := "interleave_reward_client")
-        if module is None:
-            spec = spec_from_file_location(spec_name, function.path)
-            assert spec and spec.loader
-            module = sys.modules[spec_name] = module_from_spec(spec)
-            spec.loader.exec_module(module)
-        return module, function.reward_kwargs.address
+        return load_module(function.path), function.reward_kwargs.address
 
 
 def _asked(prompt: str, images: list[bytes], before: list[Any]) -> list[Any]:
