@@ -177,10 +177,10 @@ class GpuAssignment:
         named = self.training.critic_rl.reward.generators if self.training else ()
         drawing = self.backends.servers_of("generator", named)
         reinforced = self.training.reinforcements.values() if self.training else ()
-        credited = {settings.reward.of for settings in reinforced}
-        judging = self.judges if credited - {"step"} else frozenset()
-        plays_critic = credited & {"trajectory", "outcome"}
-        playing = self.backends.servers_of("critic") if plays_critic else set()
+        rewards = [settings.reward for settings in reinforced]
+        judging = self.judges if any(each.of != "step" for each in rewards) else frozenset()
+        asked = any(each.asks_critic for each in rewards)
+        playing = self.backends.servers_of("critic") if asked else set()
         return drawing | self.backends.servers_of("scorer") | judging | playing
 
     def _memory(self, names: set[str]) -> dict[int, float]:

@@ -283,7 +283,7 @@ def grpo(
     }
     if settings.reward.of != "step":
         inputs = _origin_of_grades(profile, roles, plays=True) | inputs
-        if settings.reward.of == "episode":  # the policy judges
+        if not settings.reward.asks_critic:
             del inputs["critic"]
     elif (conditioning := profile.loop.conditioning) != "last":
         inputs["conditioning"] = conditioning

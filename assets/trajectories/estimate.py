@@ -257,7 +257,7 @@ def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]
     slots: dict[Role, int] = {"generator": reward.concurrency, "scorer": reward.scorings}
     if reward.of != "step":
         slots = {"generator": reward.concurrency} if load.draws else {}
-        if load.draws and reward.of != "episode":  # in which the policy judges
+        if load.draws and reward.asks_critic:
             slots["critic"] = reward.scorings
         if judge := foundry.settings.evaluation.judge:
             model = _judge_model(judge, load.answers)

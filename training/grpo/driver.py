@@ -271,7 +271,7 @@ class GrpoRun:
     def _backends(self) -> Backends:
         """Those of the profile; a trained agent is loaded only where its answers count."""
         untrained = {"planner": "sketch"}
-        if self._settings.reward.of in ("plan", "step", "episode"):
+        if not self._settings.reward.asks_critic:
             untrained["critic"] = "sketch"
         bindings = self._job.roles.roles.model_copy(update=untrained)
         return self._job.roles.model_copy(update={"roles": bindings})

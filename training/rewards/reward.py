@@ -87,6 +87,11 @@ class PlanRewardSettings(RewardLimits):
         "do that the loop makes of it, with the profile's generator and critic",
     )
 
+    @property
+    def asks_critic(self) -> bool:
+        """Whether the profile's critic judges pictures that are drawn for rewards."""
+        return self.of == "outcome"
+
 
 class RewardSettings(RewardLimits):
     """The reward of a critic's answer."""
@@ -120,6 +125,11 @@ class RewardSettings(RewardLimits):
         description="Backends whose generators draw, each for rows of its own: those whose picture "
         "it drew, and an equal share of the others; none: those of `roles`",
     )
+
+    @property
+    def asks_critic(self) -> bool:
+        """As of a plan; in an episode the policy judges."""
+        return self.of == "trajectory"
 
     @model_validator(mode="after")
     def _one_episode(self) -> "RewardSettings":
