@@ -24,8 +24,8 @@ from training.environment.episodes import (
     TrajectoryEpisodes,
 )
 from training.rewards.planner import PlannerReward
+from training.rewards.policy_critic import CriticQuestion
 from training.rewards.reward import PlanRewardSettings
-from training.rewards.trajectory import CriticQuestion
 from training.settings import TrainingSettings
 from warehouse import Home
 

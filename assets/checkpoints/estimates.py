@@ -95,7 +95,7 @@ def grpo_loads(foundry: FoundryResource, trajectories: int, attempts: float) -> 
     version = LINEAGE[RL_PLANNER](foundry).version
     if trajectories or not CheckpointRegistry(home).is_complete(RL_PLANNER, version):
         rows = home.lake.rows(PLANNER_RL) or foundry.settings.curation.planner.rl_prompts
-        draws = float(settings.reward.of == "outcome"), 0, attempts
+        draws = float(settings.reward.of != "plan"), 0, attempts
         yield from _grpo_load(home, RL_PLANNER, settings, rows, draws)
 
 

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from inference.agent_prompts.templates import version_of
 from inference.backends.checkpoint.manifest import AgentRole
 from inference.backends.factory import Backends, Judge
 from inference.backends.providers.settings import RemoteModel
@@ -26,7 +27,7 @@ from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import CriticGrpoSettings, GrpoSettings, PlannerGrpoSettings
 from training.launch.jobs import TrainerJob
 from training.registry import CheckpointRegistry
-from training.rewards.trajectory import CriticQuestion
+from training.rewards.policy_critic import CriticQuestion
 from training.settings import TrainingSettings
 from training.sft.driver import sft_job
 from training.sft.recipe import SftJob, SftSettings, read_recipe, recipe_content
@@ -159,6 +160,11 @@ def planner_rl(foundry: FoundryResource) -> Recipe:
             f"profile {profile.name} has no training.planner_rl: add it to reinforce the planner"
         )
     _require_grader(profile, "planner_rl: nothing grades the plans", "leave planner_rl out")
+    if settings.plays_episodes and not settings.start:
+        raise FoundryError(
+            f"{profile.name}: training.planner_rl.reward.of episode is for an agent that plans and "
+            "judges: name one as training.planner_rl.start, or set `of: outcome`"
+        )
     parent = _start("planner_rl", "planner", settings) or planner_sft(foundry)
     data = _lineage_data(foundry, "verl", PLANNER_RL)
     return grpo(foundry, RL_PLANNER, parent, data, settings)
@@ -275,28 +281,32 @@ def grpo(
     hardware: Hardware = "gpu" if settings.gpus else "cpu"
     inputs: dict[str, Any] = {"trainer": pinned_version("rl", hardware, "verl")}
     if isinstance(settings, PlannerGrpoSettings):
-        inputs |= _origin_of_grades(profile, roles, settings.reward.of == "outcome")
-        return Recipe(name, "planner", settings, job, parent=parent, data=data, inputs=inputs)
+        inputs |= _origin_of_grades(profile, roles, settings)
+        role: Role = "planner"
+        if settings.plays_episodes:  # rows of the planner do not say how the critic is asked
+            role, inputs["question"] = "both", version_of(critic.agent_prompt)
+        return Recipe(name, role, settings, job, parent=parent, data=data, inputs=inputs)
     inputs |= {
         "generator": _models_of(roles, "generator", settings.reward.generators),
         "scorer": _models_of(roles, "scorer"),
     }
     if settings.reward.of != "step":
-        inputs = _origin_of_grades(profile, roles, plays=True) | inputs
-        if not settings.reward.asks_critic:
-            del inputs["critic"]
+        inputs = _origin_of_grades(profile, roles, settings) | inputs
     elif (conditioning := profile.loop.conditioning) != "last":
         inputs["conditioning"] = conditioning
     return Recipe(name, "critic", settings, job, parent=parent, data=data, inputs=inputs)
 
 
-def _origin_of_grades(profile: Profile, roles: Backends, plays: bool) -> dict[str, Any]:
-    """What grades in rewards follow from: the grader and, where the loop `plays`, its models."""
-    judge = profile.evaluation.judge
+def _origin_of_grades(
+    profile: Profile, roles: Backends, settings: CriticGrpoSettings | PlannerGrpoSettings
+) -> dict[str, Any]:
+    """What grades in rewards follow from: the grader and, where the loop plays, its models."""
+    judge, asks_critic = profile.evaluation.judge, settings.reward.asks_critic
     grader = {"grader": judge and judge.model.identity}
-    if not plays:
+    if not (asks_critic or settings.plays_episodes):
         return grader
-    models = {role: _models_of(roles, role) for role in ("generator", "critic")}
+    models = {"generator": _models_of(roles, "generator")}
+    models |= {"critic": _models_of(roles, "critic")} if asks_critic else {}
     return {**grader, **models, "loop": profile.loop}
 
 

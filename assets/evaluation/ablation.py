@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from inference.calls.hashing import content_digest
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
+from schemas import FoundryError
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_RL, PLANNER_SFT, STEPS
 from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from training.grpo.recipe import GrpoSettings
@@ -80,11 +81,9 @@ def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
     return _other_rl(foundry, name, {"without": (part,)})
 
 
-def _rl_by_trajectory(foundry: FoundryResource) -> Recipe:
+def _rl_of(of: str, name: str, foundry: FoundryResource) -> Recipe:
     """The critic's GRPO with credit by trajectories, for no more drawings than its own takes."""
-    return _other_rl(
-        foundry, variants.RL_TRAJECTORY, {"of": "trajectory"}, share=_STEPS_BY_TRAJECTORY
-    )
+    return _other_rl(foundry, name, {"of": of}, share=_STEPS_BY_TRAJECTORY)
 
 
 def _other_rl(
@@ -140,6 +139,23 @@ def _one_agent(foundry: FoundryResource) -> Recipe:
     return recipes.sft(variants.ONE_AGENT, "both", base, data, settings, repeats)
 
 
+def _rl_one_agent(foundry: FoundryResource) -> Recipe:
+    """The one agent, reinforced by `planner_rl` on all its answers of whole trajectories.
+
+    Raises FoundryError: the profile has no `planner_rl`.
+    """
+    settings = foundry.training.planner_rl
+    if settings is None:
+        raise FoundryError(
+            f"profile {foundry.settings.name} has no training.planner_rl: add it for the variant "
+            "rl_one_agent"
+        )
+    reward = settings.reward.model_copy(update={"of": "episode"})
+    data = recipes.exported(foundry, "verl", PLANNER_RL)
+    changed = settings.model_copy(update={"reward": reward})
+    return recipes.grpo(foundry, variants.RL_ONE_AGENT, _one_agent(foundry), data, changed)
+
+
 def _unfiltered(foundry: FoundryResource) -> Recipe:
     """The critic of unfiltered rows, with as many steps as the critic of curated ones."""
     data = _built(unfiltered_critic_data, foundry)
@@ -176,8 +192,10 @@ ABLATION_RECIPES: dict[str, RecipeOf] = {
     variants.SFT_ON_RL_LABELS: _sft_on_rl_labels,
     variants.NO_STEP: partial(_rl_without, "step", variants.NO_STEP),
     variants.NO_ACCURACY: partial(_rl_without, "accuracy", variants.NO_ACCURACY),
-    variants.RL_TRAJECTORY: _rl_by_trajectory,
+    variants.RL_TRAJECTORY: partial(_rl_of, "trajectory", variants.RL_TRAJECTORY),
+    variants.RL_EPISODE: partial(_rl_of, "episode", variants.RL_EPISODE),
     variants.ONE_AGENT: _one_agent,
+    variants.RL_ONE_AGENT: _rl_one_agent,
     variants.UNFILTERED: _unfiltered,
 }
 

@@ -8,7 +8,7 @@ from inference.backends.factory import Judge
 from inference.backends.providers.settings import RubricModel
 from schemas.yaml_config import ConfigModel
 
-from .variants import VARIANTS
+from .variants import ON_REQUEST, VARIANTS
 
 
 def _known(name: str) -> str:
@@ -42,11 +42,12 @@ class AblationSettings(ConfigModel):
     """The asset `ablation`: variants that are trained and evaluated once per training seed."""
 
     variants: tuple[VariantName, ...] = Field(
-        tuple(name for name in VARIANTS if name != "rl_trajectory"),
+        tuple(name for name in VARIANTS if name not in ON_REQUEST),
         min_length=1,
         description="Variants that are trained and evaluated; relations of others are not "
-        "measured. All by default but `rl_trajectory`. Oracles are left out where the profile's "
-        "section of the provider has not that model as planner and critic, or its key is not set",
+        "measured. All by default but `rl_trajectory`, `rl_episode` and `rl_one_agent`. Oracles "
+        "are left out where the profile's section of the provider has not that model as planner "
+        "and critic, or its key is not set",
     )
     benchmark: str | None = Field(
         None,

@@ -8,7 +8,8 @@ from schemas.training import BASE_MODEL, CRITIC, PLANNER, RL_PLANNER, SFT_CRITIC
 
 # Names of checkpoints that only the ablation has.
 NO_STEP, NO_ACCURACY = "ablation_rl_no_step", "ablation_rl_no_accuracy"
-RL_TRAJECTORY = "ablation_rl_trajectory"
+RL_TRAJECTORY, RL_EPISODE = "ablation_rl_trajectory", "ablation_rl_episode"
+RL_ONE_AGENT = "ablation_rl_one_agent"
 ONE_AGENT, UNFILTERED = "ablation_one_agent", "ablation_unfiltered"
 SFT_ON_RL_LABELS = "ablation_sft_on_rl_labels"
 # Hosted models in place of checkpoints: the section of the profile that has them, and their name.
@@ -68,10 +69,13 @@ class Variant:
         return replace(self, t_max=1 if self.critic is None else self.t_max or default)
 
 
+# Measured where they are named: trajectories take long, and their credit gained nothing here.
+ON_REQUEST = ("rl_trajectory", "rl_episode", "rl_one_agent")
 _BASE, _SFT, _RL = "+ Qwen3-VL-8B, zero-shot", "+ Full SFT", "+ Full RL"
 # `base` and `untrained` stand for one row of the paper: there, an untrained model answers in the
 # form. So do a variant and its `_sampled` one: how the paper's agents decode is not said. The
-# control `sft_on_rl_labels`, reinforced planners and credit by trajectories are not the paper's.
+# control `sft_on_rl_labels`, reinforced planners, credit by trajectories and an agent of both roles
+# that is reinforced are not the paper's.
 _VARIANTS = (
     Variant("generator_only", None, None, paper="FLUX.2-klein-9B"),
     Variant("oracle_gemini", GEMINI, GEMINI, paper="+ Gemini 2.5 Pro, oracle"),
@@ -84,12 +88,14 @@ _VARIANTS = (
     Variant("rl_no_step", PLANNER, NO_STEP, paper="+ RL without step reward"),
     Variant("rl_no_accuracy", PLANNER, NO_ACCURACY, paper="+ RL without accuracy reward"),
     Variant("rl_trajectory", PLANNER, RL_TRAJECTORY),
+    Variant("rl_episode", PLANNER, RL_EPISODE),
     Variant("full_rl", PLANNER, CRITIC, paper=_RL),
     Variant("planner_rl", RL_PLANNER, SFT_CRITIC),
     Variant("both_rl", RL_PLANNER, CRITIC),
     Variant("full_sft_sampled", PLANNER, SFT_CRITIC, answers="sampled", paper=_SFT),
     Variant("full_rl_sampled", PLANNER, CRITIC, answers="sampled", paper=_RL),
     Variant("one_agent", ONE_AGENT, ONE_AGENT, paper="One agent"),
+    Variant("rl_one_agent", RL_ONE_AGENT, RL_ONE_AGENT),
     Variant("unfiltered", PLANNER, UNFILTERED, paper="Unfiltered data"),
     Variant("t_max_1", PLANNER, CRITIC, 1, paper="T_max = 1"),
     Variant("t_max_3", PLANNER, CRITIC, 3, paper="T_max = 3"),

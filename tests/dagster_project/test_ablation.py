@@ -12,7 +12,7 @@ from assets.core.foundry import FoundryResource
 from assets.evaluation import agents
 from assets.evaluation.ablation_benchmark import measure_on_benchmark
 from assets.evaluation.agents import AgentFactory
-from assets.evaluation.variants import VARIANTS
+from assets.evaluation.variants import ON_REQUEST, VARIANTS
 from dagster_project.run import run_lineage
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from inference.calls.progress import NullProgress
@@ -83,7 +83,7 @@ def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
     assert [row for row in rows if row.training_seed is None] == before
     found = {(row.variant, row.training_seed) for row in rows}
     others = {name for name, each in VARIANTS.items() if each.planner == RL_PLANNER}
-    others.add("rl_trajectory")  # which has to be named
+    others |= set(ON_REQUEST)
     own = {name for name, variant in VARIANTS.items() if not variant.provider} - others
     assert found >= {(name, seed) for name in own for seed in SEEDS}
     assert not {name for name, _ in found} & (set(VARIANTS) - own), "not in the profile"

@@ -49,9 +49,9 @@ from warehouse import EncodedImage, Home
 
 from ..rewards.critic import CriticReward, CriticState
 from ..rewards.planner import PlannerReward, PlannerState
+from ..rewards.policy_critic import CriticQuestion, PolicyCritic
 from ..rewards.reward import RewardSettings
 from ..rewards.rollouts import RolloutResult
-from ..rewards.trajectory import CriticQuestion, PolicyCritic
 
 EpisodeKind = Literal["step", "trajectory", "plan"]
 _TRIES = 20  # requests in a row that no trajectory can be made of

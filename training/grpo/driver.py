@@ -34,7 +34,8 @@ from warehouse import Home, Journal
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, open_driver
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.critic import CriticReward, attempt_of, generators_of_rows, images_so_far
-from ..rewards.planner import PlannerReward
+from ..rewards.planner import PlannerEpisodeReward, PlannerReward
+from ..rewards.policy_critic import CriticQuestion
 from ..rewards.rollouts import (
     DEV_REWARD,
     LAST_STEPS,
@@ -45,8 +46,7 @@ from ..rewards.rollouts import (
 )
 from ..rewards.service import LOOPBACK, Reward, RewardService, serve_rewards_in_thread
 from ..rewards.trajectory import (
-    CriticQuestion,
-    EpisodeReward,
+    CriticEpisodeReward,
     TrajectoryReward,
     judged_attempts,
     reuse_recorded_calls,
@@ -281,7 +281,11 @@ class GrpoRun:
         """Rewards of the role that is trained."""
         if isinstance(self._settings, recipe.PlannerGrpoSettings):
             with self._grader(home) as grader:
-                yield PlannerReward(calls, grader, self._settings.reward, self._job.loop)
+                of_plan = calls, grader, self._settings.reward, self._job.loop
+                if self._settings.plays_episodes:
+                    yield PlannerEpisodeReward(*of_plan, self._question)
+                else:
+                    yield PlannerReward(*of_plan)
             return
         settings = self._settings.reward
         named = [self._backends().of_backend("generator", n, home) for n in settings.generators]
@@ -299,8 +303,12 @@ class GrpoRun:
             if settings.of == "trajectory":
                 yield TrajectoryReward(*shared)
             else:
-                assert self._job.question
-                yield EpisodeReward(self._job.question, *shared)
+                yield CriticEpisodeReward(self._question, *shared)
+
+    @property
+    def _question(self) -> CriticQuestion:
+        assert self._job.question, "a job that plays episodes says how the critic is asked"
+        return self._job.question
 
     @contextmanager
     def _verdict_rewards(self, calls: ModelCalls, home: Home) -> Iterator[Reward]:

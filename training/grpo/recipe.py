@@ -226,7 +226,7 @@ class GrpoSettings(ConfigModel):
     @property
     def plays_episodes(self) -> bool:
         """Whether a rollout has several answers, to one image after the other."""
-        return isinstance(self.reward, RewardSettings) and self.reward.of == "episode"
+        return getattr(self.reward, "of", None) == "episode"
 
     @property
     def pass_size(self) -> int:
@@ -304,6 +304,8 @@ def overrides(
     if settings.plays_episodes:
         pairs[f"{ROLLOUT}.agent.agent_loop_config_path"] = PLUGINS / "agent_loops.yaml"
         pairs[f"{ROLLOUT}.agent.default_agent_loop"] = "episode"
+        known = "+reward.custom_reward_function.reward_kwargs"
+        pairs[f"{known}.image_max_pixels"] = settings.image_max_pixels
     names = {plain_name(key): key for key in pairs}
     options = {names.get(plain_name(key), key): value for key, value in settings.options.items()}
     return override_list(pairs | options)

@@ -81,10 +81,12 @@ class RewardLimits(ConfigModel):
 class PlanRewardSettings(RewardLimits):
     """The reward of a plan: half for its form, half for what a grader says of it."""
 
-    of: Literal["plan", "outcome"] = Field(
+    of: Literal["plan", "outcome", "episode"] = Field(
         "plan",
         description="plan: whether it leads to what was requested; outcome: whether the pictures "
-        "do that the loop makes of it, with the profile's generator and critic",
+        "do that the loop makes of it, with the profile's generator and critic; episode: the same, "
+        "and the drawings that it does without, where the policy, an agent of both roles, judges "
+        "the pictures as well, and is trained on all its answers",
     )
 
     @property

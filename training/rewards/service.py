@@ -20,19 +20,18 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, Field
 
 from schemas.training import RolloutRow
 from schemas.yaml_config import ConfigModel
-from warehouse import Journal
+from warehouse import EncodedImage, Journal
 
 from .critic import CriticState
 from .planner import PlannerState
 from .reward import RewardParts
 from .rollouts import Rollout, RolloutResult
-from .trajectory import EpisodeReward
 
 _STEPS_IN_MEMORY = 64  # the journal has all
 LOOPBACK = "127.0.0.1"
@@ -48,6 +47,15 @@ class Reward(Protocol):
     """Grades the answers of a role, each to a row whose state the policy was shown."""
 
     async def grade(self, row_id: str, response: str, state: Any) -> RolloutResult: ...
+
+
+@runtime_checkable
+class EpisodeReward(Reward, Protocol):
+    """Grades episodes, and says what their policy is asked next: see `next_question`."""
+
+    async def next_turn(
+        self, row_id: str, response: str, state: Any
+    ) -> tuple[str, tuple[EncodedImage, ...]] | None: ...
 
 
 class NextTurn(BaseModel):
@@ -88,7 +96,6 @@ class RewardService:
         """The next question of the episode that a request's answers have played so far."""
         if not isinstance(self._rewards, EpisodeReward):
             return NextTurn()
-        assert isinstance(request.state, CriticState)
         turn = await self._rewards.next_turn(request.row_id, request.response, request.state)
         if turn is None:
             return NextTurn()
@@ -109,7 +116,7 @@ class RewardService:
             run=self._run,
             step=request.step,
             row_id=request.row_id,
-            response="\n\n".join([request.response, *getattr(request.state, "later", ())]),
+            response="\n\n".join([request.response, *request.state.later]),
             format=parts.format,
             accuracy=parts.accuracy,
             step_reward=parts.step,

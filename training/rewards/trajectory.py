@@ -15,11 +15,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from inference.agent_prompts.formatting import parse_verdict
-from inference.agent_prompts.templates import critic_prompt
 from inference.calls.ask import ModelCalls
-from inference.calls.hashing import stable_hash
-from inference.events import ImageGenerated
 from inference.loop import Loop, drawn_images
 from inference.roles import (
     Generator,
@@ -28,7 +24,6 @@ from inference.roles import (
     PlanRequest,
     PlanStep,
     RequestOutcome,
-    Verdict,
     qualified_name,
 )
 from inference.settings import LoopSettings
@@ -38,6 +33,7 @@ from warehouse.sql import verify_referenced
 from warehouse.views import connect
 
 from .critic import CriticReward, CriticState, StepPart, attempt_of, next_prompt
+from .policy_critic import CriticQuestion, drawn_by_policy, next_question
 from .reward import ParsedAnswer, RewardSettings, parse_answer, trajectory_reward
 from .rollouts import RolloutResult
 
@@ -138,48 +134,7 @@ class TrajectoryReward(CriticReward):
         return trajectory_reward(success, drawings, judged.most_drawings(self._loop.t_max))
 
 
-class PolicyCritic:
-    """The critic of a trajectory that a policy plays: its next answer is there already.
-
-    Its model is named by the answer, so that equal answers share a line of the journal.
-    """
-
-    backend = "policy"
-    answer = ""
-
-    @property
-    def model(self) -> str:
-        return stable_hash("policy", self.answer)
-
-    async def judge(
-        self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
-    ) -> Verdict:
-        return parse_verdict(self.answer)
-
-
-@dataclass(frozen=True)
-class CriticQuestion:
-    """How the critic is asked about an image.
-
-    Args:
-        canvas_size: of the white image before the first one; None: that of the image.
-    """
-
-    agent_prompt: str
-    canvas_size: int | None = None
-
-    def about(self, draw: ImageGenerated) -> tuple[str, tuple[EncodedImage, EncodedImage]]:
-        """The prompt, with `<image>` for each of the two images: before and after the step."""
-        before, after = draw.source, draw.image
-        if before is None:
-            size = self.canvas_size
-            before = EncodedImage.white((size, size) if size else after.image.size)
-        rewritten = draw.prompt if draw.iteration else ""
-        question = critic_prompt(draw.step.prompt or "", rewritten, self.agent_prompt)
-        return question.text, (before, after)
-
-
-class EpisodeReward(TrajectoryReward):
+class CriticEpisodeReward(TrajectoryReward):
     """Grades episodes of the critic: all its answers, by the end of the trajectory."""
 
     def __init__(self, question: CriticQuestion, *args: Any) -> None:
@@ -189,19 +144,12 @@ class EpisodeReward(TrajectoryReward):
     async def next_turn(
         self, row_id: str, response: str, state: CriticState
     ) -> tuple[str, tuple[EncodedImage, ...]] | None:
-        """What the policy is asked next, as `CriticQuestion.about`; None: the episode is over.
-
-        It is played again from the answers so far, whose calls are journaled.
-        """
+        """As `next_question`. It is played from its start, whose calls are journaled."""
         answer = self._readable(parse_answer(response), state)
         if answer is None:
             return None
         [continuation] = self._continuations(row_id, answer, state)
-        try:
-            await continuation.play()
-        except _UnansweredError as waiting:
-            return await asyncio.to_thread(self._question.about, waiting.draw)
-        return None
+        return await next_question(continuation.play(), self._question)
 
     async def _grade(
         self, answer: ParsedAnswer | None, state: CriticState, row_id: str
@@ -217,14 +165,6 @@ class EpisodeReward(TrajectoryReward):
     ) -> list["_Continuation"]:
         [continuation] = super()._continuations(row_id, answer, state)
         return [replace(continuation, answers=state.later)]
-
-
-class _UnansweredError(Exception):
-    """The policy has not judged an image yet."""
-
-    def __init__(self, draw: ImageGenerated) -> None:
-        super().__init__("the policy has no answer to an image: its prompt may be too long")
-        self.draw = draw
 
 
 @dataclass(frozen=True)
@@ -266,27 +206,11 @@ class _Continuation:
     async def _draw(
         self, plan: Plan, given: tuple[EncodedImage, ...], begun: tuple[int, str]
     ) -> tuple[dict[int, EncodedImage], int]:
-        """As `drawn_images`.
-
-        Raises:
-            _UnansweredError: the policy has no answer to an image.
-        """
-        settings, prompt_id = self.settings, self.judged.prompt_id
+        """As `drawn_images`."""
+        loop = Loop(self.calls, self.settings, self.judged.prompt_id, plan, given, begun=begun)
         if self.answers is None:
-            return await drawn_images(
-                Loop(self.calls, settings, prompt_id, plan, given, begun=begun)
-            )
-        critic, answers = PolicyCritic(), iter(self.answers)
-
-        def judge(draw: ImageGenerated) -> None:
-            answer = next(answers, None)
-            if answer is None:
-                raise _UnansweredError(draw)
-            critic.answer = answer
-
-        calls = self.calls.with_roles(replace(self.calls.roles, critic=critic))
-        loop = Loop(calls, settings, prompt_id, plan, given, begun=begun)
-        return await drawn_images(loop, judge)
+            return await drawn_images(loop)
+        return await drawn_by_policy(loop, self.answers)
 
     @property
     def _is_redrawn(self) -> bool:

@@ -89,7 +89,8 @@ def _state(
 ) -> dict[str, Any]:
     """Of a row for the planner, which has the request, or for the critic."""
     if "request" in ground_truth:
-        return {"request": ground_truth["request"], "images": list(extra_info["images"])}
+        request, images = ground_truth["request"], list(extra_info["images"])
+        return {"request": request, "images": images, "later": later}
     truth = {name: float(ground_truth[name]) for name in _TRUTH}
     evaluation = truth | {"success": bool(ground_truth["success"])}
     shown = {name: extra_info[name] for name in _STATE}

@@ -144,6 +144,18 @@ def test_a_critic_reinforced_by_trajectories_follows_from_loop_and_grader():
     assert rl(other, **episodes).version == rl(paper, **episodes).version, "the policy judges"
 
 
+def test_an_agent_of_both_roles_follows_from_how_it_is_asked_to_judge():
+    paper, episodes = load_profile("paper"), {"reward": {"of": "episode"}}
+    recipe = planner_rl(paper, **episodes)
+    question = recipe.job("1", Path("/job"), Path("/parent")).payload["question"]
+    assert recipe.role == "both"
+    assert question["agent_prompt"] == paper.curation.critic.agent_prompt
+    asked = changed(paper, "curation.critic.agent_prompt", "critic-brief")
+    assert planner_rl(asked, **episodes).version != recipe.version
+    answered = changed(paper, "gemini.critic.model", "other")
+    assert planner_rl(answered, **episodes).version == recipe.version, "the policy judges"
+
+
 def test_plans_and_trajectories_that_nothing_grades_are_not_rewarded(tmp_path):
     def foundry(**changes):
         profile = load_profile("sketch").model_copy(update={"rounds": None, **changes})
@@ -158,3 +170,6 @@ def test_plans_and_trajectories_that_nothing_grades_are_not_rewarded(tmp_path):
         recipes.planner_rl(ungraded)
     with pytest.raises(FoundryError, match=r"profile sketch has no training\.planner_rl: add it"):
         recipes.planner_rl(foundry())
+    of_both = TrainingSettings(planner_rl=PlannerGrpoSettings(reward={"of": "episode"}))
+    with pytest.raises(FoundryError, match=r"plans and judges: name one as .*planner_rl\.start"):
+        recipes.planner_rl(foundry(training=of_both))

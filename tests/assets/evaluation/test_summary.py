@@ -21,7 +21,7 @@ from assets.evaluation.metrics import (
 from assets.evaluation.metrics import test_summaries as summaries_of_test_items
 from assets.evaluation.runner import beside_paper_plot, final_images_sheet
 from assets.evaluation.settings import EvaluationSettings
-from assets.evaluation.variants import VARIANTS
+from assets.evaluation.variants import ON_REQUEST, VARIANTS
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.training import EVALUATIONS, EvaluationRow
 from schemas.trajectories import ATTEMPTS
@@ -156,7 +156,7 @@ def test_tables_show_means_and_differences_and_a_dash_for_missing_metrics():
     assert difference["final_success"].startswith("+0.300 [+0.2")
 
 
-OF_OURS = {"sft_on_rl_labels", "rl_trajectory", "planner_rl", "both_rl"}
+OF_OURS = {"sft_on_rl_labels", "planner_rl", "both_rl", *ON_REQUEST}
 
 
 def test_the_papers_own_values_reproduce_its_relations():

@@ -10,7 +10,13 @@ from pydantic import ValidationError
 from assets.core.profile import FOLDER, load_profile
 from schemas import FoundryError
 from training.grpo import verl_options
-from training.grpo.recipe import CriticGrpoSettings, cluster_overrides, environment, overrides
+from training.grpo.recipe import (
+    CriticGrpoSettings,
+    PlannerGrpoSettings,
+    cluster_overrides,
+    environment,
+    overrides,
+)
 from training.grpo.verl_options import ACTOR, MODEL, ROLLOUT
 from training.settings import TrainingSettings
 
@@ -181,6 +187,9 @@ def test_contradictions_name_the_fix():
 def test_episodes_are_played_by_their_own_agent_loop_and_once():
     agent, job = f"{ROLLOUT}.agent", (Path("parent"), Path("job"), 1)
     lines = overrides(CriticGrpoSettings(reward={"of": "episode"}), *job)
+    of_both = overrides(PlannerGrpoSettings(reward={"of": "episode"}), *job)
+    limit = "+reward.custom_reward_function.reward_kwargs.image_max_pixels=9216"
+    assert f"{agent}.default_agent_loop='episode'" in of_both and {limit} <= {*lines, *of_both}
     assert f"{agent}.default_agent_loop='episode'" in lines
     [path] = [line for line in lines if line.startswith(f"{agent}.agent_loop_config_path=")]
     [loop] = yaml.safe_load(Path(path.partition("=")[2].strip("'")).read_text())

@@ -10,11 +10,12 @@ from inference.calls.ask import ModelCalls
 from inference.roles import PlanGrade, Roles
 from inference.settings import LoopSettings
 from inference.sketch_world.grader import SketchGrader
-from tests.training.rewards.reward_world import FLAWLESS, FaultyGenerator
-from training.rewards.planner import PlannerReward, PlannerState
+from tests.training.rewards.reward_world import FLAWLESS, FaultyGenerator, answer
+from training.rewards.planner import PlannerEpisodeReward, PlannerReward, PlannerState
+from training.rewards.policy_critic import CriticQuestion
 from training.rewards.reward import PlanRewardSettings
 from training.rewards.rollouts import find_collapse, step_figures
-from training.rewards.service import RewardRequest, RewardService
+from training.rewards.service import NextTurn, RewardRequest, RewardService
 from warehouse import Home
 
 REQUEST = "Paint a meadow with a green tree in the center."
@@ -44,6 +45,7 @@ class UnsureGrader(SketchGrader):
         return PlanGrade(valid=None, correct=None)
 
 
+QUESTION = CriticQuestion("critic")
 QUICK = PlanRewardSettings(draw_timeout_seconds=5, tries=1, backoff_seconds=0)
 
 
@@ -63,14 +65,18 @@ def serve(tmp_path, generator):
 
         def make(of="plan", grader=None):
             settings = QUICK.model_copy(update={"of": of})
-            rewards = PlannerReward(calls, grader or SketchGrader(), settings, LoopSettings())
-            return RewardService(rewards, "v1", journal)
+            shared = calls, grader or SketchGrader(), settings, LoopSettings()
+            if of == "episode":
+                return RewardService(PlannerEpisodeReward(*shared, QUESTION), "v1", journal)
+            return RewardService(PlannerReward(*shared), "v1", journal)
 
         yield make
 
 
-def asked(response: str, images: tuple[str, ...] = ()) -> RewardRequest:
-    state = PlannerState(request=REQUEST, images=list(images))
+def asked(
+    response: str, images: tuple[str, ...] = (), later: tuple[str, ...] = ()
+) -> RewardRequest:
+    state = PlannerState(request=REQUEST, images=list(images), later=later)
     return RewardRequest(step=1, row_id="p1", response=response, state=state)
 
 
@@ -97,6 +103,44 @@ async def test_an_outcome_is_what_the_loop_draws_of_the_plan(serve, generator):
     drawings = len(generator.calls)
     assert (await serve("outcome").reward(asked(plan(RIGHT)))).image == right.image
     assert len(generator.calls) == drawings, "equal plans share their drawings"
+
+
+async def test_in_an_episode_the_policy_judges_what_is_drawn_of_its_plan(serve, generator):
+    service, two = serve("episode"), plan(WRONG, RIGHT)
+    first = await service.next_turn(asked(two))
+    assert WRONG in first.prompt and first.prompt.count("<image>") == len(first.images) == 2
+    rejects = answer(False, RIGHT)
+    redrawn = await service.next_turn(asked(two, later=(rejects,)))
+    assert WRONG in redrawn.prompt and RIGHT in redrawn.prompt, "the plan's prompt and the new one"
+    assert redrawn.images[0] == first.images[0] and redrawn.images[1] != first.images[1]
+    second = await service.next_turn(asked(two, later=(rejects, answer(True))))
+    assert second.images[0] == redrawn.images[1], "what it accepted is drawn from"
+    answers = rejects, answer(True), answer(True)
+    assert await service.next_turn(asked(two, later=answers)) == NextTurn()
+    drawings = len(generator.calls)
+    row = await service.reward(asked(two, later=answers))
+    assert (drawings, len(generator.calls)) == (3, 3), "what was played is not drawn again"
+    saved = 1 - 3 / (2 * LoopSettings().t_max)
+    assert (row.accuracy, row.step_reward) == (1, pytest.approx(0.8 + 0.2 * saved))
+    assert row.reward == pytest.approx(0.5 + 0.5 * row.step_reward)
+    assert row.response == "\n\n".join([two, *answers])
+    wrong = await service.reward(asked(plan(WRONG), later=(answer(True),)))
+    assert (wrong.accuracy, wrong.step_reward) == (0, pytest.approx(0.2 * 4 / 5))
+
+
+async def test_an_episode_without_an_answer_that_counts_earns_nothing(serve):
+    service = serve("episode")
+    for response, later in (("no plan", ()), (plan(RIGHT), ("?",))):
+        request = asked(response, later=later)
+        assert await service.next_turn(request) == NextTurn()
+        row = await service.reward(request)
+        assert (row.status, row.reward) == ("malformed", 0)
+    cut_off = await service.reward(asked(plan(RIGHT)))
+    assert (cut_off.status, cut_off.reward) == ("masked", None), "an image was not judged"
+    assert "no answer to an image" in cut_off.error
+    refused = asked(plan("refuse this"))
+    assert await service.next_turn(refused) == NextTurn(), "there is nothing to judge"
+    assert (await service.reward(refused)).accuracy == 0
 
 
 async def test_what_cannot_be_graded_is_masked_and_not_0(serve):

@@ -27,11 +27,11 @@ from tests.training.rewards.test_server import CLIENT, load_client
 from training.base_model import PACKAGED_MODEL
 from training.grpo.recipe import CriticGrpoSettings, environment
 from training.rewards.critic import CriticState
+from training.rewards.policy_critic import CriticQuestion
 from training.rewards.rollouts import rollout_rows
 from training.rewards.service import RewardService, serve_rewards
 from training.rewards.trajectory import (
-    CriticQuestion,
-    EpisodeReward,
+    CriticEpisodeReward,
     TrajectoryReward,
     judged_attempts,
     reuse_recorded_calls,
@@ -123,7 +123,7 @@ async def test_with_the_recorded_answers_trajectories_end_as_recorded_without_a_
 @pytest.fixture
 async def served(foundry, tmp_path):
     """The address file of a service of episodes, and its journal."""
-    of = partial(EpisodeReward, CriticQuestion("critic"))
+    of = partial(CriticEpisodeReward, CriticQuestion("critic"))
     journal, file = Journal(tmp_path / "rollouts.jsonl"), tmp_path / "address.json"
     with rewards(foundry, of=of) as reward:
         async with serve_rewards(RewardService(reward, "v1", journal)) as address:
@@ -211,7 +211,8 @@ from verl_masking.agent_loop import EpisodeAgentLoop
 given = json.load(sys.stdin)
 processor = AutoProcessor.from_pretrained(given["model"])
 rollout = {"prompt_length": given["prompt_length"], "response_length": 512}
-function = {"path": given["client"], "reward_kwargs": {"address": given["address"]}}
+known = {"address": given["address"], "image_max_pixels": 4096}
+function = {"path": given["client"], "reward_kwargs": known}
 config = OmegaConf.create({
     "actor_rollout_ref": {"rollout": rollout},
     "reward": {"custom_reward_function": function},

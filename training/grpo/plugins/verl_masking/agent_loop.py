@@ -50,7 +50,9 @@ class EpisodeAgentLoop(SingleTurnAgentLoop):
     """
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[Any]:
-        client, address = self._reward_client()
+        function = self.config.reward.custom_reward_function
+        client, known = load_module(function.path), function.reward_kwargs
+        address, limits = known.address, {"max_pixels": known.image_max_pixels}
         truth, info = row["reward_model"]["ground_truth"], dict(row["extra_info"])
         messages, answers = list(row["raw_prompt"]), list[str]()
         outputs = list[Any]()
@@ -65,24 +67,19 @@ class EpisodeAgentLoop(SingleTurnAgentLoop):
             answers.append(self.tokenizer.decode(output.response_ids, skip_special_tokens=True))
             info |= output.extra_fields
             prompt, images = await client.next_turn(answers, truth, info, address)
-            messages = _asked(prompt, images, messages)
+            messages = _asked(prompt, images, messages, limits)
         numbers = await client.reward_episode(answers, truth, info, address)
         outputs[-1].reward_score = math.nan if numbers["masked"] else numbers["score"]
         outputs[-1].extra_fields["reward_extra_info"] = numbers
         return outputs
 
-    def _reward_client(self) -> tuple[Any, str]:
-        """The module of the reward function, and its argument."""
-        function = self.config.reward.custom_reward_function
-        return load_module(function.path), function.reward_kwargs.address
 
-
-def _asked(prompt: str, images: list[bytes], before: list[Any]) -> list[Any]:
-    """The messages of a turn: those before with another user's, pictures shrunk as there."""
+def _asked(
+    prompt: str, images: list[bytes], before: list[Any], limits: dict[str, int]
+) -> list[Any]:
+    """The messages of a turn: those before with another user's, its images shrunk to the limits."""
     if not prompt:
         return []
-    shown = [part for part in before[-1]["content"] if part["type"] == "image"]
-    limits = {name: shown[0][name] for name in ("max_pixels",) if name in shown[0]}
     decoded = iter([Image.open(BytesIO(data)).convert("RGB") for data in images])
     parts = [part for part in re.split(f"({_IMAGE})", prompt) if part]
     content = [
