@@ -137,6 +137,8 @@ class RewardSettings(RewardLimits):
     def _one_episode(self) -> "RewardSettings":
         if self.of == "episode" and self.draws > 1:
             raise ValueError(f"draws {self.draws}: an episode is played once: set draws to 1")
+        if self.of == "episode" and "step" in self.without:
+            raise ValueError("without step: an episode is played for its step part: set of to step")
         return self
 
     @field_validator("generators")

@@ -197,6 +197,8 @@ def test_episodes_are_played_by_their_own_agent_loop_and_once():
     assert not any("default_agent_loop" in line for line in overrides(CriticGrpoSettings(), *job))
     with pytest.raises(ValidationError, match="draws 2: an episode is played once"):
         CriticGrpoSettings(reward={"of": "episode", "draws": 2})
+    with pytest.raises(ValidationError, match="without step: an episode is played for its step"):
+        CriticGrpoSettings(reward={"of": "episode", "without": ["step"]})
 
 
 def test_a_clusters_workers_get_their_python_and_environment():

@@ -11,11 +11,12 @@ from inference.roles import PlanGrade, Roles
 from inference.settings import LoopSettings
 from inference.sketch_world.grader import SketchGrader
 from tests.training.rewards.reward_world import FLAWLESS, FaultyGenerator, answer
+from tests.training.rewards.verl_agent_loop import play_in_verl
 from training.rewards.planner import PlannerEpisodeReward, PlannerReward, PlannerState
 from training.rewards.policy_critic import CriticQuestion
 from training.rewards.reward import PlanRewardSettings
 from training.rewards.rollouts import find_collapse, step_figures
-from training.rewards.service import NextTurn, RewardRequest, RewardService
+from training.rewards.service import NextTurn, RewardRequest, RewardService, serve_rewards
 from warehouse import Home
 
 REQUEST = "Paint a meadow with a green tree in the center."
@@ -126,6 +127,25 @@ async def test_in_an_episode_the_policy_judges_what_is_drawn_of_its_plan(serve, 
     assert row.response == "\n\n".join([two, *answers])
     wrong = await service.reward(asked(plan(WRONG), later=(answer(True),)))
     assert (wrong.accuracy, wrong.step_reward) == (0, pytest.approx(0.2 * 4 / 5))
+
+
+@pytest.mark.long
+async def test_verls_agent_loop_plays_it(serve, tmp_path):
+    file, two = tmp_path / "address.json", plan(RIGHT, RIGHT)
+    row = {
+        "raw_prompt": [{"role": "user", "content": REQUEST}],
+        "reward_model": {"ground_truth": {"request": REQUEST}},
+        "extra_info": {"row_id": "p1", "images": []},
+    }
+    async with serve_rewards(serve("episode")) as address:
+        with address.written_to(file):
+            played = await play_in_verl(file, row, [two, answer(True), answer(True)])
+    asked, sizes, masks, (*between, reward), parts = played
+    assert len(asked) == 3 and REQUEST in asked[0] and all(RIGHT in each for each in asked[1:])
+    assert [len(images) for images in sizes] == [0, 2, 2]
+    assert {tuple(size) for images in sizes for size in images} == {(64, 64)}
+    assert all(masks) and not any(between)
+    assert (parts["accuracy_reward"], reward) == (1, 0.5 + 0.5 * parts["step_reward"])
 
 
 async def test_an_episode_without_an_answer_that_counts_earns_nothing(serve):

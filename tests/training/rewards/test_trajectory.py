@@ -1,10 +1,7 @@
 """Rewards by the end of a trajectory, against recorded ones and branches of them."""
 
 import asyncio
-import json
 import math
-import os
-from asyncio.subprocess import PIPE
 from contextlib import contextmanager
 from functools import partial
 
@@ -14,7 +11,6 @@ from PIL import Image
 from assets.trajectories.branches import Change, play_branch
 from inference.calls.ask import ModelCalls
 from inference.calls.call_index import CallIndex
-from inference.environments import ensure_environment
 from inference.roles import OutcomeGrade, PlanRequest, RequestOutcome
 from inference.settings import LoopSettings
 from inference.sketch_world.grader import SketchGrader
@@ -23,9 +19,8 @@ from schemas.prompts import PROMPTS
 from schemas.training import CRITIC
 from schemas.trajectories import ATTEMPTS
 from tests.training.rewards.reward_world import QUICK, FaultyGenerator, answer
-from tests.training.rewards.test_server import CLIENT, load_client
-from training.base_model import PACKAGED_MODEL
-from training.grpo.recipe import CriticGrpoSettings, environment
+from tests.training.rewards.test_server import load_client
+from tests.training.rewards.verl_agent_loop import play_in_verl
 from training.rewards.critic import CriticState
 from training.rewards.policy_critic import CriticQuestion
 from training.rewards.rollouts import rollout_rows
@@ -198,51 +193,6 @@ async def test_the_policys_later_answers_decide_and_one_that_cannot_be_read_ends
     assert cut_off["masked"] == 1, "an image was not judged"
 
 
-# verl's agent loop of episodes, with verl's own processing of prompts; the answers are given.
-IN_VERL = """
-import asyncio, json, sys
-from omegaconf import OmegaConf
-from transformers import AutoProcessor
-from verl.experimental.agent_loop.agent_loop import DictConfigWrap
-from verl.utils.dataset.rl_dataset import RLHFDataset
-from verl.workers.rollout.replica import TokenOutput
-from verl_masking.agent_loop import EpisodeAgentLoop
-
-given = json.load(sys.stdin)
-processor = AutoProcessor.from_pretrained(given["model"])
-rollout = {"prompt_length": given["prompt_length"], "response_length": 512}
-known = {"address": given["address"], "image_max_pixels": 4096}
-function = {"path": given["client"], "reward_kwargs": known}
-config = OmegaConf.create({
-    "actor_rollout_ref": {"rollout": rollout},
-    "reward": {"custom_reward_function": function},
-    "data": {},
-})
-asked, sizes = [], []
-
-class Policy:
-    async def generate(self, prompt_ids, image_data, **_):
-        asked.append(processor.tokenizer.decode(prompt_ids, skip_special_tokens=True))
-        sizes.append([image.size for image in image_data])
-        ids = processor.tokenizer(given["answers"][len(asked) - 1]).input_ids
-        known = {"log_probs": [0.0] * len(ids), "extra_fields": {"global_steps": 4}}
-        return TokenOutput(token_ids=ids, **known)
-
-async def run():
-    loop = EpisodeAgentLoop(
-        DictConfigWrap(config), Policy(), processor.tokenizer, processor, RLHFDataset,
-        DictConfigWrap(config.data), "qwen3_vl",
-    )
-    return await loop.run({}, **given["row"])
-
-outputs = asyncio.run(run())
-masks = [set(each.response_mask) == {1} for each in outputs]
-rewards = [each.reward_score for each in outputs]
-parts = outputs[-1].extra_fields["reward_extra_info"]
-print(json.dumps([asked, sizes, masks, rewards, parts]))
-"""
-
-
 @pytest.mark.long
 async def test_verls_agent_loop_plays_an_episode(foundry, served):
     file, journal = served
@@ -254,39 +204,21 @@ async def test_verls_agent_loop_plays_an_episode(foundry, served):
     content = [shrunk | {"image": str(path)}, shrunk | {"image": str(path)}]
     content.append({"type": "text", "text": "Judge it."})
     answers = [answer(row.accepted, row.refined_prompt) for row in (first, *later)]
-    given = {
-        "model": str(PACKAGED_MODEL),
-        "prompt_length": 2048,
-        "client": str(CLIENT),
-        "address": str(file),
-        "answers": answers,
-        "row": {
-            "raw_prompt": [{"role": "user", "content": content}],
-            "reward_model": {"ground_truth": truth},
-            "extra_info": info,
-        },
+    row = {
+        "raw_prompt": [{"role": "user", "content": content}],
+        "reward_model": {"ground_truth": truth},
+        "extra_info": info,
     }
-    asked, sizes, masks, (*between, reward), parts = await in_verl(given)
+    played = await play_in_verl(file, row, answers)
+    asked, sizes, masks, (*between, reward), parts = played
     assert len(asked) == len(answers) and all(masks) and not any(between)
     assert all(row.prompt in prompt for row, prompt in zip(later, asked[1:], strict=True))
     assert {tuple(size) for pair in sizes for size in pair} == {(64, 64)}, "as small as the row's"
-    [row] = rollout_rows(journal.path)
-    assert (row.response, row.step, row.reward) == ("\n\n".join(answers), 5, reward)
-    assert parts["step_reward"] == row.step_reward
-    cut = await in_verl(given | {"prompt_length": 40})
-    *_, (reward,), parts = cut
+    [rewarded] = rollout_rows(journal.path)
+    found = rewarded.response, rewarded.step, rewarded.reward, rewarded.step_reward
+    assert found == ("\n\n".join(answers), 5, reward, parts["step_reward"])
+    *_, (reward,), parts = await play_in_verl(file, row, answers, prompt_length=40)
     assert math.isnan(reward) and parts["masked"] == 1, "a later prompt is too long"
-
-
-async def in_verl(given):
-    python = await asyncio.to_thread(ensure_environment, "rl", "cpu")
-    variables = os.environ | environment(CriticGrpoSettings())
-    process = await asyncio.create_subprocess_exec(
-        *(str(python), "-c", IN_VERL), stdin=PIPE, stdout=PIPE, stderr=PIPE, env=variables
-    )
-    output, errors = await process.communicate(json.dumps(given).encode())
-    assert process.returncode == 0, errors.decode()
-    return json.loads(output.splitlines()[-1])
 
 
 async def test_another_answer_is_the_branch_with_it(foundry):
