@@ -27,8 +27,8 @@ _ROWS_PER_TRAJECTORY = 1.5
 _DRAWN_SHARE = 0.5
 _PLAYED_SHARE = 0.5  # of a trajectory's drawings, after the attempt that a row is about
 _MIN_MEASURED = 100  # answers that tell a share
-_CPU_ROLLOUT_SECONDS = 0.2  # of a rollout, with its update: the packaged model on two cores
-_GPU_SECONDS = 3.0  # of a rollout: 128 of an 8B model in some 50 s on 8 GPUs
+_CPU_ROLLOUT_SECONDS = 0.2  # of an answer, with its update: the packaged model on two cores
+_GPU_SECONDS = 3.0  # of an answer: 128 of an 8B model in some 50 s on 8 GPUs
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ def _grpo_load(
     if not steps:
         return
     drawn_share, drawn_measured, draws_each = draws
-    seconds, seconds_measured = _seconds_per_rollout(home, checkpoint, settings)
+    answers_each = 1 + draws_each if settings.plays_episodes else 1.0
+    seconds, seconds_measured = _seconds_per_rollout(home, checkpoint, settings, answers_each)
     rollouts = settings.batch * settings.n
     yield GrpoLoad(
         name=checkpoint.removesuffix("_checkpoint"),
@@ -155,15 +156,16 @@ def _drawn_share(home: Home, settings: CriticGrpoSettings) -> tuple[float, int]:
 
 
 def _seconds_per_rollout(
-    home: Home, checkpoint: str, settings: GrpoSettings
+    home: Home, checkpoint: str, settings: GrpoSettings, answers_each: float
 ) -> tuple[float, str | None]:
-    """Of the newest training of this home, with its version; else an assumption."""
+    """Of the newest training of this home, with its version; else an assumption, by its answers."""
     per_step = "select count(*) / nullif(count(distinct step), 0) as rollouts from rollouts"
     for version, metrics in _measured_trainings(home, checkpoint):
         rollouts = query(home, f"{per_step} where run = '{version}'")[0]["rollouts"]
         if rollouts and metrics.get("seconds"):
             return metrics["seconds"] / rollouts, version
-    return (_GPU_SECONDS / settings.devices if settings.gpus else _CPU_ROLLOUT_SECONDS), None
+    seconds = _GPU_SECONDS / settings.devices if settings.gpus else _CPU_ROLLOUT_SECONDS
+    return seconds * answers_each, None
 
 
 def _measured_trainings(home: Home, checkpoint: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -232,8 +232,11 @@ def test_trajectories_of_a_reinforced_critic_are_drawn_and_judged(foundry):
     assert rewards["critic"].calls == rewards["generator"].calls == load.draws
     assert rewards["judge"].calls == load.answers and "scorer" not in rewards
     assert "judge" not in by_role(of_steps, "rewards")
-    episodes = by_role(expected(of="episode"), "rewards")
+    of_episodes = expected(of="episode")
+    episodes, load = by_role(of_episodes, "rewards"), critic_rl(of_episodes)
     assert set(episodes) == {"generator", "judge"}, "the policy judges later pictures"
+    assert load.draws_each > 1, "and an answer before each of them, and after the last"
+    assert load.seconds > (1 + load.draws_each) * critic_rl(of_steps).seconds
 
 
 def test_what_is_evaluated_and_drawn_again_counts_and_what_is_not_drawn_costs_nothing(trained):
