@@ -40,7 +40,8 @@ from . import variants
 from .variants import Variant
 
 _SFT_PASSES = 3  # over a sequence: forward, and backward, which counts as two
-_STEPS_BY_TRAJECTORY = 0.25  # of the steps: a rollout draws up to four times as much
+# Of the steps: a rollout draws so many times as much, of which what is recorded costs nothing.
+_STEPS = {"trajectory": 0.25, "episode": 0.125}
 _BUILT: dict[tuple[str, str, str], DataSet] = {}
 
 
@@ -83,7 +84,7 @@ def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
 
 def _rl_of(of: str, name: str, foundry: FoundryResource) -> Recipe:
     """The critic's GRPO with credit by trajectories, for no more drawings than its own takes."""
-    return _other_rl(foundry, name, {"of": of}, share=_STEPS_BY_TRAJECTORY)
+    return _other_rl(foundry, name, {"of": of}, share=_STEPS[of])
 
 
 def _other_rl(

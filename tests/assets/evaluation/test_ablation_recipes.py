@@ -13,9 +13,11 @@ from assets.curation.steps import build_steps
 from assets.evaluation.ablation import checkpoint_recipe, rl_label_data, unfiltered_critic_data
 from inference.agent_prompts.formatting import read_verdict
 from inference.backends.sketch.backend import SketchGenerator
+from schemas import FoundryError
 from schemas.curation import CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.trajectories import ATTEMPTS
 from tests.assets.evaluation.sample_lake import SKETCH_ROLES, write_sample_lake
+from training.grpo.recipe import PlannerGrpoSettings
 from warehouse import Home
 
 
@@ -125,3 +127,25 @@ def test_the_control_has_as_much_computation_as_rl(foundry):
     # 40 x 16 x 8 rollouts, each read four times; SFT reads a sample three times, 32 a step.
     assert recipe.settings.max_steps == 214 and recipe.settings.seed == 43
     assert recipe.parent.name == "critic_sft_checkpoint_seed_1"
+
+
+def test_the_one_agent_is_reinforced_where_the_profile_says_how(foundry):
+    with pytest.raises(
+        FoundryError, match=r"no training\.planner_rl: add it for the varian"
+    ):
+        checkpoint_recipe(foundry, "ablation_rl_one_agent")
+    planner_rl = PlannerGrpoSettings(max_steps=7)
+    training = foundry.training.model_copy(update={"planner_rl": planner_rl})
+    recipe = checkpoint_recipe(foundry.with_training(training), "ablation_rl_one_agent", 1)
+    assert (recipe.role, recipe.settings.reward.of) == ("both", "episode")
+    assert recipe.settings.seed == planner_rl.seed + 1 and recipe.settings.max_steps == 7
+    assert recipe.parent.name == "ablation_one_agent_seed_1"
+
+
+def test_credit_by_trajectories_has_fewer_steps_for_its_drawings(foundry):
+    by_trajectory, by_episode = (
+        checkpoint_recipe(foundry, name)
+        for name in ("ablation_rl_trajectory", "ablation_rl_episode")
+    )
+    assert by_trajectory.parent.version == by_episode.parent.version
+    assert 40 > by_trajectory.settings.max_steps > by_episode.settings.max_steps
