@@ -74,8 +74,9 @@ class GrpoJob(ConfigModel):
 
     parent: AbsolutePath = Field(description="Agent that is reinforced, in Hugging Face format")
     data: AbsolutePath = Field(description="File of the export for verl")
-    settings: recipe.CriticGrpoSettings | recipe.PlannerGrpoSettings = Field(
-        description="How; says which role"
+    # A critic's reward has keys that a planner's has not, and not the other way round.
+    settings: recipe.PlannerGrpoSettings | recipe.CriticGrpoSettings = Field(
+        union_mode="left_to_right", description="How; says which role"
     )
     root: str = Field(description="Folder or URL of the lake, where the images are")
     roles: Backends = Field(description="Generator, scorer and critic of the rewards")

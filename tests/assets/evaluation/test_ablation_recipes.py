@@ -130,9 +130,7 @@ def test_the_control_has_as_much_computation_as_rl(foundry):
 
 
 def test_the_one_agent_is_reinforced_where_the_profile_says_how(foundry):
-    with pytest.raises(
-        FoundryError, match=r"no training\.planner_rl: add it for the varian"
-    ):
+    with pytest.raises(FoundryError, match=r"no training\.planner_rl: add it for the varian"):
         checkpoint_recipe(foundry, "ablation_rl_one_agent")
     planner_rl = PlannerGrpoSettings(max_steps=7)
     training = foundry.training.model_copy(update={"planner_rl": planner_rl})

@@ -8,8 +8,10 @@ import yaml
 from pydantic import ValidationError
 
 from assets.core.profile import FOLDER, load_profile
+from inference.backends.factory import Backends
 from schemas import FoundryError
 from training.grpo import verl_options
+from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import (
     CriticGrpoSettings,
     PlannerGrpoSettings,
@@ -199,6 +201,19 @@ def test_episodes_are_played_by_their_own_agent_loop_and_once():
         CriticGrpoSettings(reward={"of": "episode", "draws": 2})
     with pytest.raises(ValidationError, match="without step: an episode is played for its step"):
         CriticGrpoSettings(reward={"of": "episode", "without": ["step"]})
+
+
+def test_a_job_is_read_as_that_of_its_role():
+    profile = load_profile("sketch")
+    roles = Backends(**{name: getattr(profile, name) for name in Backends.model_fields})
+    for settings in (CriticGrpoSettings, PlannerGrpoSettings):
+        job = GrpoJob(
+            **{"parent": Path("/parent"), "data": Path("/data"), "root": "home", "version": "v1"},
+            settings=settings(reward={"of": "episode"}),
+            roles=roles,
+        )
+        read = GrpoJob.model_validate(grpo_job("name", Path("/job"), job).payload)
+        assert type(read.settings) is settings and read == job
 
 
 def test_a_clusters_workers_get_their_python_and_environment():
