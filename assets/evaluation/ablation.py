@@ -41,7 +41,7 @@ from .variants import Variant
 
 _SFT_PASSES = 3  # over a sequence: forward, and backward, which counts as two
 # Of the steps: a rollout draws so many times as much, of which what is recorded costs nothing.
-_STEPS = {"trajectory": 0.25, "episode": 0.125}
+_STEPS = {"trajectory": 0.25, "episode": 0.1}
 _BUILT: dict[tuple[str, str, str], DataSet] = {}
 
 
