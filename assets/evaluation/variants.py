@@ -69,7 +69,7 @@ class Variant:
         return replace(self, t_max=1 if self.critic is None else self.t_max or default)
 
 
-# Measured where they are named: trajectories take long, and their credit gained nothing here.
+# Measured where they are named: trajectories take long, and their credit gained no more here.
 ON_REQUEST = ("rl_trajectory", "rl_episode", "rl_one_agent")
 _BASE, _SFT, _RL = "+ Qwen3-VL-8B, zero-shot", "+ Full SFT", "+ Full RL"
 # `base` and `untrained` stand for one row of the paper: there, an untrained model answers in the
