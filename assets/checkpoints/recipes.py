@@ -159,7 +159,6 @@ def planner_rl(foundry: FoundryResource) -> Recipe:
         raise FoundryError(
             f"profile {profile.name} has no training.planner_rl: add it to reinforce the planner"
         )
-    _require_grader(profile, "planner_rl: nothing grades the plans", "leave planner_rl out")
     if settings.plays_episodes and not settings.start:
         raise FoundryError(
             f"{profile.name}: training.planner_rl.reward.of episode is for an agent that plans and "
@@ -172,9 +171,6 @@ def planner_rl(foundry: FoundryResource) -> Recipe:
 
 def critic_rl(foundry: FoundryResource) -> Recipe:
     settings = _training(foundry).critic_rl
-    if settings.reward.of != "step":
-        problem = "critic_rl.reward: nothing grades the trajectories"
-        _require_grader(foundry.settings, problem, "set `of: step`")
     start = None if _round(foundry) else _start("critic_rl", "critic", settings)
     data = _lineage_data(foundry, "verl", CRITIC_RL)
     return grpo(foundry, CRITIC, start or critic_sft(foundry), data, settings)
@@ -264,8 +260,16 @@ def grpo(
     data: DataSet,
     settings: CriticGrpoSettings | PlannerGrpoSettings,
 ) -> Recipe:
-    """GRPO of the agent `parent` on an export for verl."""
+    """GRPO of the agent `parent` on an export for verl.
+
+    Raises FoundryError: nothing grades what its rewards are for.
+    """
     profile = foundry.settings
+    if isinstance(settings, PlannerGrpoSettings):
+        _require_grader(profile, "planner_rl: nothing grades the plans", "leave planner_rl out")
+    elif settings.reward.of != "step":
+        problem = "critic_rl.reward: nothing grades the trajectories"
+        _require_grader(profile, problem, "set `of: step`")
     roles = Backends(**{f: getattr(profile, f) for f in Backends.model_fields})
     (table,), judge, critic = data.tables, profile.evaluation.judge, profile.curation.critic
     shared = {

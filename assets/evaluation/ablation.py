@@ -40,7 +40,7 @@ from . import variants
 from .variants import Variant
 
 _SFT_PASSES = 3  # over a sequence: forward, and backward, which counts as two
-# Of the steps: a rollout draws so many times as much, of which what is recorded costs nothing.
+# Share of the steps, with which credit by trajectories draws about as much as credit by steps.
 _STEPS = {"trajectory": 0.25, "episode": 0.1}
 _BUILT: dict[tuple[str, str, str], DataSet] = {}
 
@@ -83,7 +83,7 @@ def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
 
 
 def _rl_of(of: str, name: str, foundry: FoundryResource) -> Recipe:
-    """The critic's GRPO with credit by trajectories, for no more drawings than its own takes."""
+    """The critic's GRPO with credit by trajectories, for about as many drawings as its own takes."""
     return _other_rl(foundry, name, {"of": of}, share=_STEPS[of])
 
 

@@ -146,4 +146,13 @@ def test_credit_by_trajectories_has_fewer_steps_for_its_drawings(foundry):
         for name in ("ablation_rl_trajectory", "ablation_rl_episode")
     )
     assert by_trajectory.parent.version == by_episode.parent.version
-    assert 40 > by_trajectory.settings.max_steps > by_episode.settings.max_steps
+    assert (by_trajectory.settings.max_steps, by_episode.settings.max_steps) == (10, 4), "of 40"
+
+
+def test_credit_by_trajectories_needs_a_grader(foundry):
+    ungraded = {"pack": "interleave", "training": {"planner_rl": {}}}
+    sections = json.dumps(json.loads(foundry.sections) | ungraded)
+    api = FoundryResource(root=foundry.root, sections=sections)
+    for name in ("ablation_rl_trajectory", "ablation_rl_episode", "ablation_rl_one_agent"):
+        with pytest.raises(FoundryError, match="nothing grades the .* of pack interleave"):
+            checkpoint_recipe(api, name)
