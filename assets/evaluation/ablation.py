@@ -83,7 +83,7 @@ def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
 
 
 def _rl_of(of: str, name: str, foundry: FoundryResource) -> Recipe:
-    """The critic's GRPO with credit by trajectories, for about as many drawings as its own takes."""
+    """The critic's GRPO with credit by trajectories, for about as many drawings."""
     return _other_rl(foundry, name, {"of": of}, share=_STEPS[of])
 
 

@@ -154,5 +154,5 @@ def test_credit_by_trajectories_needs_a_grader(foundry):
     sections = json.dumps(json.loads(foundry.sections) | ungraded)
     api = FoundryResource(root=foundry.root, sections=sections)
     for name in ("ablation_rl_trajectory", "ablation_rl_episode", "ablation_rl_one_agent"):
-        with pytest.raises(FoundryError, match="nothing grades the .* of pack interleave"):
+        with pytest.raises(FoundryError, match=r"nothing grades the .* of pack interleave"):
             checkpoint_recipe(api, name)
