@@ -184,15 +184,15 @@ def _config(request: CompletionRequest) -> Any:
 
 
 def _parse_response(response: "GenerateContentResponse") -> CompletionResult:
-    """Raises `RetryableError` if the response has no candidates, or generation failed."""
+    """Raises `NoAnswerError` if the response has no candidates, or generation failed."""
     candidate = response.candidates[0] if response.candidates else None
     feedback, usage = response.prompt_feedback, response.usage_metadata
     blocked = feedback.block_reason if feedback else None
     if candidate is None and blocked is None:
-        raise RetryableError("an answer without candidates")
+        raise NoAnswerError("an answer without candidates")
     finish = candidate.finish_reason.value if candidate and candidate.finish_reason else "STOP"
     if finish in _RETRYABLE_FINISHES:
-        raise RetryableError(f"the model stopped: {finish}")
+        raise NoAnswerError(f"the model stopped: {finish}")
     parts = (candidate.content.parts or []) if candidate and candidate.content else []
     parts = [part for part in parts if not part.thought]
     output_tokens = (usage.candidates_token_count, usage.thoughts_token_count) if usage else ()

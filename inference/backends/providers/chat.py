@@ -164,6 +164,9 @@ class LikelyCosts:
         return price.cost(request.likely_input_tokens, tokens, images=int(request.returns_image))
 
     def note(self, request: CompletionRequest, price: Price, result: CompletionResult) -> None:
+        """Take a result's cost as an example, unless it lacks what was asked for: it was cheap."""
+        if result.refusal is not None or (request.returns_image and not result.images):
+            return
         recent = self._recent.setdefault(_form(request), deque(maxlen=_SIMILAR_REQUESTS))
         recent.append(_cost(price, result))
 
@@ -217,11 +220,11 @@ class CompletionClient:
             result = await self._send(request, price, reservation)
             cost = _cost(price, result) * share
             reservation.cost += cost
-        report_usage(
-            input_tokens=result.input_tokens,
-            output_tokens=result.output_tokens,
-            cost_usd=cost if request.model in self.prices else None,
-        )
+            report_usage(  # here: the end of a reservation may fail
+                input_tokens=result.input_tokens,
+                output_tokens=result.output_tokens,
+                cost_usd=cost if request.model in self.prices else None,
+            )
         return result
 
     async def _send(

@@ -75,10 +75,11 @@ async def test_a_draw_that_is_cancelled_is_booked(tmp_path):
     assert cut_off.error.tolist() == ["cancelled before its answer arrived"]
 
 
-async def test_a_picture_that_cannot_be_decoded_is_booked(tmp_path):
+@pytest.mark.parametrize("faults", [["cut", "garble"], ["garble", "cut"]], ids=" then ".join)
+async def test_a_picture_that_cannot_be_decoded_is_booked(tmp_path, faults):
     home = Home(tmp_path)
     with provider() as server:
-        server.scripts = [None, "cut", "garble"]
+        server.scripts = [None, *faults]
         async with GenerationRunner(home, LIMITS) as runner:
             await answer(runner, GenerationRequest("A red house"), resolved(server, home))
     assert booked(home).usd == pytest.approx(billed(server), rel=0.2)
