@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from dagster_project.cli.options import enable_interrupts
 from schemas import FoundryError
 from tests.helpers.guides import AGENTS, run_script, scripts
 from tests.helpers.ports import free_port
@@ -23,6 +24,8 @@ BUCKET = "interleave-lake"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Ray's workers have a niceness of 15, with which they would starve beside other tests.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# Started in the background by a script: with SIGINT, Dagster would have children ignore SIGTERM.
+enable_interrupts()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
