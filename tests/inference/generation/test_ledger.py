@@ -86,6 +86,15 @@ async def test_a_picture_that_cannot_be_decoded_is_booked(tmp_path, faults):
     assert booked(home).usd >= billed(server) - 1e-9 and booked(home).estimated > 0
 
 
+async def test_an_answer_without_content_is_booked(tmp_path):
+    home = Home(tmp_path)
+    with provider() as server:
+        server.scripts = ["empty"]
+        async with GenerationRunner(home, LIMITS) as runner:
+            await answer(runner, GenerationRequest("A red house"), resolved(server, home))
+    assert booked(home).usd >= billed(server) - 1e-9 and booked(home).estimated > 0
+
+
 def test_a_call_cut_off_by_a_kill_is_booked_and_made_again(tmp_path):
     home, request = Home(tmp_path), GenerationRequest("A red house")
     with provider(FaultSchedule(latency=0.5)) as server:
