@@ -147,7 +147,7 @@ class Adapter(Protocol):
 
 
 class LikelyCosts:
-    """What a request will probably cost: as much as the dearest of the last similar ones.
+    """What a request will probably cost: as much as the dearest of the last similar answered ones.
 
     Similar are requests to one model for the same form of answer. Before there is one, the answer
     is taken to have `_LIKELY_OUTPUT_TOKENS`.
@@ -164,7 +164,7 @@ class LikelyCosts:
         return price.cost(request.likely_input_tokens, tokens, images=int(request.returns_image))
 
     def note(self, request: CompletionRequest, price: Price, result: CompletionResult) -> None:
-        """Take a result's cost as an example, unless it lacks what was asked for: it was cheap."""
+        """Take a result's cost as an example, if it has what was asked for: others are cheaper."""
         if result.refusal is not None or (request.returns_image and not result.images):
             return
         recent = self._recent.setdefault(_form(request), deque(maxlen=_SIMILAR_REQUESTS))

@@ -10,6 +10,9 @@ from collections import Counter
 
 import pytest
 
+from inference.backends.providers.chat import ChatTurn, CompletionRequest, LikelyCosts
+from inference.backends.providers.settings import Price
+from inference.backends.providers.structured import CompletionResult
 from inference.events import PlanReady
 from inference.generation.requests import GenerationRequest
 from inference.generation.runner import GenerationRunner
@@ -93,6 +96,16 @@ async def test_an_answer_without_content_is_booked(tmp_path):
         async with GenerationRunner(home, LIMITS) as runner:
             await answer(runner, GenerationRequest("A red house"), resolved(server, home))
     assert booked(home).usd >= billed(server) - 1e-9 and booked(home).estimated > 0
+
+
+def test_refusals_are_no_examples_of_costs():
+    request = CompletionRequest("m-1", (ChatTurn("user", ("A red house",)),))
+    costs, price = LikelyCosts(), Price(input=1.0, output=10.0)
+    before = costs.of(request, price)
+    costs.note(request, price, CompletionResult("", refusal="SAFETY", input_tokens=3))
+    assert costs.of(request, price) == before > 0
+    costs.note(request, price, CompletionResult("A plan", input_tokens=3, output_tokens=20))
+    assert costs.of(request, price) == pytest.approx((3 * 1.0 + 20 * 10.0) / 1e6)
 
 
 def test_a_call_cut_off_by_a_kill_is_booked_and_made_again(tmp_path):
