@@ -6,10 +6,10 @@ The driver is a process of this machine, or a job of a Ray cluster that shares i
 import asyncio
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Event, Thread
 
@@ -35,7 +35,7 @@ from .jobs import (
     TrainingOutcome,
     TrainingProgress,
 )
-from .ray_job import RayDriver
+from .ray_job import RayDriver, StartDriver
 
 _POLL_SECONDS = 0.25
 _READ_SECONDS = 0.05
@@ -66,15 +66,17 @@ async def run_job(
     with exclusive_lock(job.folder / "job.lock", running):
         kind = RayDriver if settings.kind == "ray" else _LocalDriver
         driver: _LocalDriver | RayDriver = kind(job, file, settings)
-        again = driver.running is not None
-        if again:
-            context.log.info(f"{job.name} is being trained already: following it")
-        with _pipes_session(context, job.folder, again) as session:
-            variables = {**job.environment, **session.get_bootstrap_env_vars()}
-            with driver.run(variables) as exit_code:
-                while (code := exit_code()) is None:
-                    await asyncio.sleep(_POLL_SECONDS)
-                    messages.handle_new(session.get_custom_messages())
+        # The driver first: one that is found is ended from then on, when this is cancelled.
+        with (
+            driver.run() as start,
+            _pipes_session(context, job.folder, again=driver.running is not None) as session,
+        ):
+            if driver.running:
+                context.log.info(f"{job.name} is being trained already: following it")
+            exit_code = start({**job.environment, **session.get_bootstrap_env_vars()})
+            while (code := exit_code()) is None:
+                await asyncio.sleep(_POLL_SECONDS)
+                messages.handle_new(session.get_custom_messages())
     messages.handle_new(session.get_custom_messages())
     return messages.outcome(code)
 
@@ -93,15 +95,16 @@ class _LocalDriver:
         return processes.find_driver(self.job.module, self.file) if self.settings.detached else None
 
     @contextmanager
-    def run(self, variables: Mapping[str, str]) -> Iterator[Callable[[], int | None]]:
+    def run(self) -> Iterator[StartDriver]:
         grace, leash = self.settings.grace_seconds, not self.settings.detached
-        if self.running:
-            with processes.followed_driver(self.running, self.job.folder, grace) as exit_code:
-                yield exit_code
-            return
-        module = self.job.module
-        with processes.supervised_driver(module, self.file, variables, grace, leash) as process:
-            yield process.poll
+        with ExitStack() as stack:
+            if self.running:
+                following = processes.followed_driver(self.running, self.job.folder, grace)
+                exit_code = stack.enter_context(following)
+                yield lambda _: exit_code
+                return
+            start = partial(processes.supervised_driver, self.job.module, self.file)
+            yield lambda variables: stack.enter_context(start(variables, grace, leash)).poll
 
 
 @contextmanager

@@ -20,6 +20,10 @@ from .jobs import LauncherSettings, TrainerJob
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
+# Of a driver; None while it runs.
+ExitCode = Callable[[], int | None]
+# Starts a driver, with more variables, or follows the one that runs.
+StartDriver = Callable[[Mapping[str, str]], ExitCode]
 _POLL_SECONDS = 1.0
 _CLEAN_UP_SECONDS = 10.0
 _STOP_SECONDS = 60.0
@@ -52,16 +56,18 @@ class RayDriver:
         return None
 
     @contextmanager
-    def run(self, variables: Mapping[str, str]) -> Iterator[Callable[[], int | None]]:
-        """Gives the exit code, None while it runs; leaving ends the job."""
+    def run(self) -> Iterator[StartDriver]:
+        """Gives what starts the job, unless it runs; leaving ends it."""
         self._withdrawn.unlink(missing_ok=True)
-        if not self.running:
-            self._submit(variables)
         try:
-            again = partial(self._submit, variables)
-            yield RayJobStatus(self._client, self.name, again).exit_code
+            yield self._start
         finally:
             self._end()
+
+    def _start(self, variables: Mapping[str, str]) -> ExitCode:
+        if not self.running:
+            self._submit(variables)
+        return RayJobStatus(self._client, self.name, partial(self._submit, variables)).exit_code
 
     def _end(self) -> None:
         """Ray cannot take a job out of its queue: one that waits there ends when it has its GPUs,

@@ -79,8 +79,8 @@ def test_a_queued_job_is_left_to_the_next_run(cluster, tmp_path):
     file = job.write()
     for _ in range(2):
         first, second = RayDriver(job, file, cluster), RayDriver(job, file, cluster)
-        with first.run({}) as exit_code:
-            assert exit_code() is None
+        with first.run() as start:
+            assert start({})() is None
         assert (tmp_path / WITHDRAWN).exists() and second.running
     assert supervisor_main(["no.such.module", str(file), "1"]) == 0
 
