@@ -26,7 +26,7 @@ ROLES = {"planner": "openai", "generator": "sketch", "critic": "openai", "scorer
 def machines(bucket, tmp_path, monkeypatch):
     """Provider, nodes, profile and home of a cluster; nodes have the key in their environment."""
     monkeypatch.setenv("TEST_KEY", KEY)
-    monkeypatch.setenv("INTERLEAVE_LEASE_SECONDS", "6")
+    monkeypatch.setenv("INTERLEAVE_LEASE_SECONDS", "30")  # less is lost on a busy machine
     monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path / "local"))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     with provider(FaultSchedule(latency=0.4)) as server, ray_nodes(3) as nodes:
