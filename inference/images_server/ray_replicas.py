@@ -13,12 +13,10 @@ from warehouse.storage import first_line
 
 from ..backends.diffusers.pipeline_runner import GenerationSpec
 from ..roles import BackendError
+from ..servers.ray_jobs import starting_ray
 from .models import ImagesServerSettings, Replica, ReplicaResult, ServableImageModel
 
 _DEPLOYMENT = "replicas"
-# In Ray's error where its agents take more than 15 s to start, which a busy machine may need
-# (ray-project/ray#65983); nothing is wrong then.
-RAY_TIMED_OUT = "The current node timed out during startup"
 _STORE_BYTES = 500_000_000  # for images in transfer between processes
 _ERROR_TYPE = re.compile(r"^(?:\w+\.)*\w+: ")
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_SERVE_LOG_TO_STDERR": "0"}
@@ -120,25 +118,19 @@ def _join(settings: ImagesServerSettings) -> None:
 
 
 def _start_ray(replicas: int) -> None:
-    """A Ray of this process; started again where a busy machine is slower than Ray waits."""
+    """A Ray of this process."""
     import ray
 
-    for is_last in (False, False, True):
-        try:
-            ray.init(
-                "local",
-                # All of the machine's, or more: replicas may share them.
-                num_cpus=max(os.cpu_count() or 1, replicas + 1),
-                object_store_memory=_STORE_BYTES,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
-            return
-        except Exception as error:  # a bare one
-            ray.shutdown()
-            if is_last or RAY_TIMED_OUT not in str(error):
-                raise
+    starting_ray(before_sleep=lambda _: ray.shutdown())(
+        ray.init,
+        "local",
+        # All of the machine's, or more: replicas may share them.
+        num_cpus=max(os.cpu_count() or 1, replicas + 1),
+        object_store_memory=_STORE_BYTES,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
 
 
 def _deploy(model: ServableImageModel, settings: ImagesServerSettings, name: str) -> ReplicaPool:

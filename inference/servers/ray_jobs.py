@@ -1,8 +1,11 @@
-"""Jobs of a Ray cluster: its job server, its nodes, and their addresses."""
+"""Jobs of a Ray cluster: its job server, nodes and addresses; and a Ray that starts slowly."""
 
 import socket
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from schemas import FoundryError
 
@@ -16,6 +19,15 @@ _NOT_STARTED = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
 _NO_AGENT = "No available agent"
 _ELSEWHERE = "192.0.2.1"  # reserved for documentation: routed, but nobody's
 _AGENT_SECONDS = 60.0  # until a new node has one, on a busy machine
+_TIMED_OUT = "The current node timed out during startup"
+# Calls what starts a Ray, again where its agents took more than 15 s, which a busy machine may need
+# (ray-project/ray#65983): nothing is wrong then.
+starting_ray = partial(
+    Retrying,
+    retry=retry_if_exception(lambda error: _TIMED_OUT in str(error)),
+    stop=stop_after_attempt(4),
+    reraise=True,
+)
 
 
 def job_client(address: str) -> "JobSubmissionClient":

@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from inference.images_server.ray_replicas import RAY_TIMED_OUT
 from inference.servers.processes import find_marked, terminate_processes
+from inference.servers.ray_jobs import starting_ray
 from tests.helpers.ports import free_port
 
 _MARK = "INTERLEAVE_TEST_RAY_NODES"
@@ -84,15 +84,14 @@ class Nodes:
         self._cluster.shutdown()
 
     def _start(self, **node: Any) -> Any:
-        """A node; tried again where its agents take longer than Ray waits, on a busy machine."""
-        for is_last in (False, False, False, True):
-            try:
-                return self._cluster.add_node(**_STORE, **node)
-            except Exception as error:  # Ray has no class of its own for this
-                if is_last or RAY_TIMED_OUT not in str(error):
-                    raise
-            if self._cluster.head_node is None:  # what there is of a head, holds its port
-                terminate_processes(lambda: find_marked(_MARK, self._folder), 5)
+        """A node."""
+        starting = starting_ray(before_sleep=self._clear_head)
+        return starting(self._cluster.add_node, **_STORE, **node)
+
+    def _clear_head(self, _: object) -> None:
+        """What there is of a head that did not start holds its port."""
+        if self._cluster.head_node is None:
+            terminate_processes(lambda: find_marked(_MARK, self._folder), 5)
 
 
 @contextmanager

@@ -21,10 +21,9 @@ from inference.backends.factory import Backends, Judge
 from inference.calls.ask import ModelCalls
 from inference.environments import Hardware, ensure_environment
 from inference.generators import generator_shares
-from inference.images_server.ray_replicas import RAY_TIMED_OUT
 from inference.judge_grader import open_judge
 from inference.roles import Grader
-from inference.servers.ray_jobs import reachable_host
+from inference.servers.ray_jobs import reachable_host, starting_ray
 from inference.servers.vllm import compiler_variables
 from inference.settings import LoopSettings
 from inference.sketch_world.grader import SketchGrader
@@ -216,15 +215,13 @@ class GrpoRun:
     def _run_verl(
         self, arguments: list[str], variables: Mapping[str, str], follow: Callable[[], object]
     ) -> None:
-        """verl's main program; again where a busy machine is slower than Ray waits for itself."""
-        for is_last in (False, False, True):
-            try:
-                with self._own_ray() as ray:
-                    return self._run(arguments, {**variables, **ray}, follow)
-            except TrainingFailedError as error:
-                if is_last or RAY_TIMED_OUT not in error.reason:
-                    raise
-                self._driver.log(f"Ray is started again: {error.reason}")
+        """verl's main program."""
+
+        def run() -> None:
+            with self._own_ray() as ray:
+                self._run(arguments, {**variables, **ray}, follow)
+
+        starting_ray(before_sleep=lambda _: self._driver.log("Ray is started again"))(run)
 
     @contextmanager
     def _own_ray(self) -> Iterator[Mapping[str, str]]:
