@@ -55,7 +55,7 @@ def test_records_are_in_order_across_owners(s3_home, journal):
 
 
 def test_one_worker_writes_at_a_time(s3_home, journal, monkeypatch):
-    monkeypatch.setenv("INTERLEAVE_LEASE_SECONDS", "1.5")
+    monkeypatch.setenv("INTERLEAVE_LEASE_SECONDS", "5")
     with s3_home.journal("plans", "shard") as mine:
         mine.append({"number": 0})
         with pytest.raises(StorageError, match="belongs to another worker"):
