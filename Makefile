@@ -11,8 +11,7 @@ INSTALL := $(BIN)/python inference/environments/installers.py
 SIZE ?= demo
 PROFILE ?= sketch
 TESTS ?= tests
-# One more than CI's cores: many tests wait for servers, daemons or disks.
-WORKERS ?= 3
+WORKERS ?= 2
 SLOWEST ?= 10
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=$(SLOWEST)
 
@@ -48,6 +47,8 @@ serve: .venv/core.stamp
 test: .venv/dev.stamp
 	@$(PYTEST) -m "not long" $(TESTS)
 
+# One more than cores: they wait for servers, daemons and Ray.
+test-long: WORKERS = 3
 test-long: .venv/dev.stamp
 	@$(PYTEST) --tb=short -m long $(TESTS)
 
