@@ -18,7 +18,7 @@ from tests.inference.backends.providers.faulty_provider import KEY, FaultSchedul
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-SHARDS, STORIES, AGENTS = 3, 12, 4
+SHARDS, STORIES, AGENTS = 2, 12, 4
 ROLES = {"planner": "openai", "generator": "sketch", "critic": "openai", "scorer": "openai"}
 
 
@@ -29,14 +29,13 @@ def machines(bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("INTERLEAVE_LEASE_SECONDS", "30")  # less is lost on a busy machine
     monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path / "local"))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    with provider(FaultSchedule(latency=0.4)) as server, ray_nodes(3) as nodes:
+    with provider(FaultSchedule(latency=0.4)) as server, ray_nodes(SHARDS) as nodes:
         endpoints = [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]
         model = {"model": "m-1"}
         foundry = tiny_foundry(
             tmp_path,
             bucket,
             roles=ROLES,
-            sizes={"three": SHARDS},
             bank={"shard_size": STORIES},
             limits={"agents": AGENTS},
             openai={"endpoints": endpoints, "planner": model, "critic": model, "scorer": model},

@@ -36,7 +36,7 @@ def curate(home: Home) -> dict[str, str]:
 def test_groups_of_shards_are_tasks_on_several_nodes(bucket, tmp_path):
     for home in (Home(bucket), Home(tmp_path / "home")):
         fill(World(home))
-    with ray_nodes(3) as nodes:
+    with ray_nodes(2, head_cpus=1) as nodes:
         finished = run_job(nodes, bucket)
         places = [task.node_id for task in finished_tasks(nodes)]
     assert len(places) >= 24 and len(set(places)) >= 2
