@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,31 @@ def launch(
     progress = RecordedProgress()
     (outcome,) = launch_all([job], progress, settings, instance)
     return outcome, progress.updates
+
+
+def follow(
+    folder: Path, settings: LauncherSettings
+) -> tuple[TrainingOutcome, list[tuple[int, int, str]]]:
+    """The same of a run that follows a training of `THREE_STEPS_ON_GO`, which goes on only then."""
+    job = toy_job(folder, THREE_STEPS_ON_GO)
+    with dg.DagsterInstance.ephemeral() as instance, ThreadPoolExecutor(1) as threads:
+        following = threads.submit(launch, job, settings, instance)
+        deadline = time.monotonic() + 120
+        try:
+            while not logged(instance, "is being trained already: following it"):
+                assert time.monotonic() < deadline, "it is not followed"
+                time.sleep(0.1)
+        finally:
+            (folder / "go").touch()
+        return following.result(60)
+
+
+def logged(instance: dg.DagsterInstance, text: str) -> bool:
+    """Whether a run of an instance has logged it."""
+    runs = instance.get_runs()
+    return any(
+        text in entry.user_message for run in runs for entry in instance.all_logs(run.run_id)
+    )
 
 
 def launch_all(

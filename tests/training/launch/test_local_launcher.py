@@ -3,8 +3,6 @@
 import os
 import signal
 import subprocess
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dagster as dg
@@ -17,8 +15,10 @@ from tests.training.launch.launch_helpers import (
     THREE_STEPS,
     THREE_STEPS_ON_GO,
     RecordedProgress,
+    follow,
     launch,
     launch_all,
+    logged,
     run_in_process,
     toy_job,
     wait_for,
@@ -65,7 +65,7 @@ def test_a_training_reports_live_and_leaves_a_model_but_no_process_and_no_secret
     try:
         with dg.DagsterInstance.ephemeral() as instance:
             outcome, updates = launch(job, instance=instance)
-            assert _logged(instance, "toy: step 3 of 3, loss 0.3333")
+            assert logged(instance, "toy: step 3 of 3, loss 0.3333")
         assert have_ended([int((tmp_path / "pids").read_text())])
         assert unrelated.poll() is None
     finally:
@@ -201,24 +201,11 @@ def left_running(tmp_path):
 @pytest.mark.slow
 def test_a_detached_training_is_followed_when_its_run_was_killed(tmp_path, left_running):
     assert remaining(tmp_path)
-    with dg.DagsterInstance.ephemeral() as instance, ThreadPoolExecutor(1) as threads:
-        job = toy_job(tmp_path, THREE_STEPS_ON_GO)
-        following = threads.submit(launch, job, left_running, instance)
-        while not _logged(instance, "is being trained already: following it"):
-            time.sleep(0.1)
-        (tmp_path / "go").touch()
-        outcome, updates = following.result(60)
+    outcome, updates = follow(tmp_path, left_running)
     assert (tmp_path / "starts").read_text().splitlines() == ["start"]
     assert [point.step for point in outcome.curves] == [1, 2, 3]
     assert [done for done, _, _ in updates] == [1, 2, 3]
     assert not remaining(tmp_path)
-
-
-def _logged(instance: dg.DagsterInstance, text: str) -> bool:
-    runs = instance.get_runs()
-    return any(
-        text in entry.user_message for run in runs for entry in instance.all_logs(run.run_id)
-    )
 
 
 @pytest.mark.long

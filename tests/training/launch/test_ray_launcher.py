@@ -14,6 +14,7 @@ from tests.helpers.ray_nodes import ray_nodes
 from tests.training.launch.launch_helpers import (
     THREE_STEPS,
     THREE_STEPS_ON_GO,
+    follow,
     launch,
     run_in_process,
     toy_job,
@@ -57,8 +58,7 @@ def test_a_ray_job_is_followed_when_its_run_was_killed(cluster, tmp_path):
     wait_for(tmp_path / "starts")
     run.kill()
     run.wait()
-    threading.Timer(2, (tmp_path / "go").touch).start()
-    outcome, updates = launch(toy_job(tmp_path, THREE_STEPS_ON_GO), cluster)
+    outcome, updates = follow(tmp_path, cluster)
     assert outcome.model == tmp_path / "model"
     assert (tmp_path / "starts").read_text().splitlines() == ["start"]
     assert [done for done, _, _ in updates] == [1, 2, 3]
