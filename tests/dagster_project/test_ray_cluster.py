@@ -39,7 +39,7 @@ def machines(bucket, tmp_path, monkeypatch):
             bank={"shard_size": STORIES},
             limits={"agents": AGENTS},
             openai={"endpoints": endpoints, "planner": model, "critic": model, "scorer": model},
-            cluster={"ray": {"address": nodes.address}, "runs": SHARDS},
+            cluster={"ray": {"address": nodes.address}, "runs": SHARDS + 1},  # and `own`
         )
         monkeypatch.setenv("INTERLEAVE_PROFILE", foundry.profile)
         monkeypatch.setenv("INTERLEAVE_HOME", bucket)
