@@ -25,7 +25,7 @@ _TIMED_OUT = "The current node timed out during startup"
 starting_ray = partial(
     Retrying,
     retry=retry_if_exception(lambda error: _TIMED_OUT in str(error)),
-    stop=stop_after_attempt(4),
+    stop=stop_after_attempt(3),
     reraise=True,
 )
 

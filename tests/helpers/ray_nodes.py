@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tenacity import stop_after_attempt
 
 from inference.servers.processes import find_marked, terminate_processes
 from inference.servers.ray_jobs import starting_ray
@@ -84,8 +85,8 @@ class Nodes:
         self._cluster.shutdown()
 
     def _start(self, **node: Any) -> Any:
-        """A node."""
-        starting = starting_ray(before_sleep=self._clear_head)
+        """A node; once more than elsewhere, beside other tests."""
+        starting = starting_ray(before_sleep=self._clear_head, stop=stop_after_attempt(4))
         return starting(self._cluster.add_node, **_STORE, **node)
 
     def _clear_head(self, _: object) -> None:

@@ -221,7 +221,8 @@ class GrpoRun:
             with self._own_ray() as ray:
                 self._run(arguments, {**variables, **ray}, follow)
 
-        starting_ray(before_sleep=lambda _: self._driver.log("Ray is started again"))(run)
+        note = "Ray is started again: it took longer than it waits for itself"
+        starting_ray(before_sleep=lambda _: self._driver.log(note))(run)
 
     @contextmanager
     def _own_ray(self) -> Iterator[Mapping[str, str]]:

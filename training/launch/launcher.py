@@ -66,12 +66,10 @@ async def run_job(
     with exclusive_lock(job.folder / "job.lock", running):
         kind = RayDriver if settings.kind == "ray" else _LocalDriver
         driver: _LocalDriver | RayDriver = kind(job, file, settings)
+        again = driver.running is not None
         # The driver first: one that is found is ended from then on, when this is cancelled.
-        with (
-            driver.run() as start,
-            _pipes_session(context, job.folder, again=driver.running is not None) as session,
-        ):
-            if driver.running:
+        with driver.run() as start, _pipes_session(context, job.folder, again) as session:
+            if again:
                 context.log.info(f"{job.name} is being trained already: following it")
             exit_code = start({**job.environment, **session.get_bootstrap_env_vars()})
             while (code := exit_code()) is None:

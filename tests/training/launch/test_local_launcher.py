@@ -23,6 +23,7 @@ from tests.training.launch.launch_helpers import (
     toy_job,
     wait_for,
 )
+from training.launch import launcher
 from training.launch.driver import TrainingFailedError
 from training.launch.jobs import LauncherSettings
 
@@ -205,6 +206,18 @@ def test_a_detached_training_is_followed_when_its_run_was_killed(tmp_path, left_
     assert (tmp_path / "starts").read_text().splitlines() == ["start"]
     assert [point.step for point in outcome.curves] == [1, 2, 3]
     assert [done for done, _, _ in updates] == [1, 2, 3]
+    assert not remaining(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_before_it_follows_a_training_ends_it(tmp_path, left_running, monkeypatch):
+    def fail(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(launcher, "_pipes_session", fail)
+    assert remaining(tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        launch(toy_job(tmp_path, THREE_STEPS_ON_GO), left_running)
     assert not remaining(tmp_path)
 
 
